@@ -1,0 +1,1 @@
+"""Generative retrieval with multi-graded relevance."""

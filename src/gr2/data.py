@@ -1,0 +1,167 @@
+"""What a collection is: documents, queries and graded judgements.
+
+Documents are streamed (a million of them are never all in memory); queries and judgements are held.
+Everything derived from them is order-independent: shuffling a corpus file changes neither the fingerprint,
+the folds nor a subset. This file knows no file format, no torch and no retrieval.
+
+Words: a *docno* is the collection's own key of a document, a *grade* its relevance to a query (1 lowest,
+L highest, 0 not relevant), *qrels* the judgements ``{qid: {docno: grade}}``.
+"""
+
+import heapq
+from collections.abc import Collection as Container
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from hashlib import blake2b
+from typing import NamedTuple
+
+Qrels = Mapping[str, Mapping[str, int]]
+
+
+class Document(NamedTuple):
+    """One document. Only the docno is always there; the rest may be empty."""
+
+    docno: str
+    title: str = ""
+    text: str = ""
+    url: str = ""
+
+    @property
+    def contents(self) -> str:
+        """Title and text as one string, what a lexical index reads."""
+        return f"{self.title} {self.text}".strip()
+
+
+@dataclass(frozen=True)
+class Kept:
+    """The documents of a larger corpus whose docno is kept, streamed."""
+
+    documents: Iterable[Document]
+    docnos: Container[str]
+
+    def __iter__(self) -> Iterator[Document]:
+        """Yield the kept documents in the corpus' own order."""
+        return (document for document in self.documents if document.docno in self.docnos)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Collection:
+    """Documents, queries and graded judgements.
+
+    >>> pets = Collection(
+    ...     name="pets",
+    ...     documents=(Document("d1", "Cats"), Document("d2", "Dogs")),
+    ...     queries={"q1": "purring animal"},
+    ...     qrels={"test": {"q1": {"d1": 3, "d2": -2}}},
+    ... )
+    >>> len(pets.docnos), pets.grades, pets.split("test")["q1"]
+    (2, 3, {'d1': 3, 'd2': 0})
+    >>> pets.fingerprint[:12]
+    '8f74c8d27047'
+    """
+
+    name: str
+    """What the collection is called in tables and provenance."""
+    documents: Iterable[Document]
+    """The documents; iterated over more than once: a tuple or a streaming reader, not a generator."""
+    queries: Mapping[str, str]
+    """qid → text."""
+    qrels: Mapping[str, Qrels]
+    """split → qid → docno → grade. Negative grades (spam) become 0."""
+    folds: tuple[tuple[str, ...], ...] = field(default=())
+    """The qids of each fold, where the collection is cross-validated."""
+
+    def __post_init__(self) -> None:
+        """Make every negative grade 0, so that no later line of code meets one."""
+        clean = {
+            split: {
+                qid: {docno: max(0, grade) for docno, grade in judged.items()}
+                for qid, judged in qrels.items()
+            }
+            for split, qrels in self.qrels.items()
+        }
+        object.__setattr__(self, "qrels", clean)
+
+    @cached_property
+    def docnos(self) -> Mapping[str, int]:
+        """Docno → position in the corpus: the only thing kept of every document."""
+        return self._scan[0]
+
+    @cached_property
+    def grades(self) -> int:
+        """L, the highest grade that any judgement gives; 0 if nothing is judged relevant."""
+        return max(
+            (g for qrels in self.qrels.values() for judged in qrels.values() for g in judged.values()),
+            default=0,
+        )
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """32 hex digits that change with any document, query or judgement, and not with their order."""
+        total = self._scan[1]
+        total += sum(_digest("query", qid, text) for qid, text in self.queries.items())
+        total += sum(
+            _digest("qrel", split, qid, docno, str(grade))
+            for split, qrels in self.qrels.items()
+            for qid, judged in qrels.items()
+            for docno, grade in judged.items()
+        )
+        return f"{total % (1 << 128):032x}"
+
+    @cached_property
+    def _scan(self) -> tuple[dict[str, int], int]:
+        docnos: dict[str, int] = {}
+        total = 0
+        for position, document in enumerate(self.documents):
+            if docnos.setdefault(document.docno, position) != position:
+                raise ValueError(f"{self.name}: two documents have the docno {document.docno!r}")
+            total += _digest("document", *document)
+        return docnos, total
+
+    def split(self, name: str) -> Qrels:
+        """The judgements of one split, or an error that lists the splits there are."""
+        if name not in self.qrels:
+            raise ValueError(f"{self.name} has no split {name!r}; it has: {', '.join(self.qrels) or 'none'}")
+        return self.qrels[name]
+
+    def with_folds(self, count: int = 5, *, split: str = "test", seed: int = 0) -> "Collection":
+        """The same collection with the judged queries of a split dealt into folds, by a seeded shuffle."""
+        qids = sorted(self.split(split), key=lambda qid: _digest("fold", str(seed), qid))
+        if not 2 <= count <= len(qids):
+            raise ValueError(f"{self.name}: {len(qids)} queries of split {split!r} cannot make {count} folds")
+        return replace(self, folds=tuple(tuple(sorted(qids[i::count])) for i in range(count)))
+
+    def fold(self, index: int, *, split: str = "test") -> "Collection":
+        """Cross-validation: `test` becomes the queries of one fold, `train` those of all the others."""
+        if not 0 <= index < len(self.folds):
+            raise ValueError(f"{self.name} has no fold {index}; it has {len(self.folds)} folds")
+        qrels, held_out = self.split(split), set(self.folds[index])
+        parts = {
+            "train": {qid: judged for qid, judged in qrels.items() if qid not in held_out},
+            "test": {qid: judged for qid, judged in qrels.items() if qid in held_out},
+        }
+        return replace(self, name=f"{self.name}-fold{index}", qrels=parts, folds=())
+
+    def subset(self, size: int, *, seed: int = 0) -> "Collection":
+        """The paper's filling rule: every judged document first, then a seeded random fill up to `size`.
+
+        Which documents fill depends on the seed and the docnos alone, not on the order of the corpus.
+        """
+        judged = {docno for qrels in self.qrels.values() for row in qrels.values() for docno in row}
+        judged &= self.docnos.keys()
+        if not len(judged) <= size <= len(self.docnos):
+            raise ValueError(
+                f"{self.name}: a subset takes between {len(judged)} (the judged documents) and "
+                f"{len(self.docnos)} (all) documents, not {size}"
+            )
+        rest = (docno for docno in self.docnos if docno not in judged)
+        fill = heapq.nsmallest(size - len(judged), rest, key=lambda docno: _digest("fill", str(seed), docno))
+        return replace(self, name=f"{self.name}-{size}", documents=Kept(self.documents, judged.union(fill)))
+
+
+def _digest(*parts: str) -> int:
+    """A 128-bit hash of strings, as a number: sums of these do not depend on order."""
+    lengths = ",".join(str(len(part)) for part in parts)  # so that ("ab", "c") and ("a", "bc") differ
+    content = "\0".join((lengths, *parts)).encode("utf-8", "surrogatepass")
+    return int.from_bytes(blake2b(content, digest_size=16).digest())

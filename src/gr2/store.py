@@ -1,0 +1,108 @@
+"""How anything reaches the disk: whole or not at all, with a checksum, never pickled.
+
+A file is written beside its place and then renamed, so a reader sees the old one or the new one. A folder
+gets a `manifest.json` with the size and SHA-256 of each file; `verify` refuses one with a byte changed.
+This file knows nothing of what the files mean.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+MANIFEST = "manifest.json"
+
+
+@contextmanager
+def atomic_file(path: Path) -> Iterator[Path]:
+    """Yield a temporary path that takes the place of `path` if the block ends well, else is removed."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    os.close(handle)
+    temporary = Path(name)
+    try:
+        yield temporary
+        temporary.chmod(0o644)
+        _flush(temporary)
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text file atomically."""
+    with atomic_file(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write a value as indented JSON, atomically; the same value gives the same bytes."""
+    write_text(path, json.dumps(value, indent=1, ensure_ascii=False, sort_keys=True) + "\n")
+
+
+@contextmanager
+def atomic_folder(path: Path) -> Iterator[Path]:
+    """Yield a temporary folder that becomes `path`, with its manifest, if the block ends well.
+
+    A folder that is already there is replaced only if it is empty or carries a manifest (we wrote it).
+    """
+    if path.exists() and not _replaceable(path):
+        raise ValueError(f"{path}: exists and was not written by gr2 (no {MANIFEST}); choose another folder")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
+    try:
+        yield temporary
+        temporary.chmod(0o755)
+        write_manifest(temporary)
+        if path.exists():
+            old = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
+            os.replace(path, old)
+            os.replace(temporary, path)
+            shutil.rmtree(old)
+        else:
+            os.replace(temporary, path)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def write_manifest(folder: Path) -> None:
+    """Write the size and SHA-256 of every file of a folder into its manifest."""
+    files = {
+        str(path.relative_to(folder)): {"bytes": path.stat().st_size, "sha256": sha256(path)}
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and path.name != MANIFEST
+    }
+    write_json(folder / MANIFEST, {"files": files})
+
+
+def verify(folder: Path) -> None:
+    """Raise a ValueError that names the first file which is missing or is not as it was written."""
+    manifest = folder / MANIFEST
+    if not manifest.is_file():
+        raise ValueError(f"{folder}: has no {MANIFEST}, so it was not written whole by gr2")
+    for name, expected in json.loads(manifest.read_text(encoding="utf-8"))["files"].items():
+        path = folder / name
+        if not path.is_file():
+            raise ValueError(f"{path}: missing, but {MANIFEST} lists it")
+        if path.stat().st_size != expected["bytes"] or sha256(path) != expected["sha256"]:
+            raise ValueError(f"{path}: changed since it was written (its checksum differs from {MANIFEST})")
+
+
+def sha256(path: Path) -> str:
+    """The SHA-256 of a file, as hex digits."""
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def _replaceable(path: Path) -> bool:
+    return path.is_dir() and ((path / MANIFEST).is_file() or not any(path.iterdir()))
+
+
+def _flush(path: Path) -> None:
+    with path.open("rb") as stream:
+        os.fsync(stream.fileno())
