@@ -33,6 +33,26 @@ class Document(NamedTuple):
         return f"{self.title} {self.text}".strip()
 
 
+class Scan:
+    """What one pass over the documents finds: their docnos in order, and a digest that no order changes."""
+
+    def __init__(self, documents: Iterable[Document] = ()) -> None:
+        """Scan these documents; two with one docno are an error."""
+        self.docnos: dict[str, int] = {}
+        self.digest = 0
+        for document in documents:
+            if not self.add(document):
+                raise ValueError(f"two documents have the docno {document.docno!r}")
+
+    def add(self, document: Document) -> bool:
+        """Take in the next document; False (and nothing taken) if its docno is already there."""
+        position = len(self.docnos)
+        if self.docnos.setdefault(document.docno, position) != position:
+            return False
+        self.digest += digest("document", *document)
+        return True
+
+
 @dataclass(frozen=True)
 class Kept:
     """The documents of a larger corpus whose docno is kept, streamed."""
@@ -71,6 +91,8 @@ class Collection:
     """split → qid → docno → grade. Negative grades (spam) become 0."""
     folds: tuple[tuple[str, ...], ...] = field(default=())
     """The qids of each fold, where the collection is cross-validated."""
+    scanned: Scan | None = field(default=None, repr=False, compare=False)
+    """What a reader already found in its pass over the documents; without it there is a pass at first use."""
 
     def __post_init__(self) -> None:
         """Make every negative grade 0, so that no later line of code meets one."""
@@ -84,9 +106,14 @@ class Collection:
         object.__setattr__(self, "qrels", clean)
 
     @cached_property
+    def scan(self) -> Scan:
+        """One pass over the documents, made once."""
+        return self.scanned or Scan(self.documents)
+
+    @property
     def docnos(self) -> Mapping[str, int]:
         """Docno → position in the corpus: the only thing kept of every document."""
-        return self._scan[0]
+        return self.scan.docnos
 
     @cached_property
     def grades(self) -> int:
@@ -99,25 +126,15 @@ class Collection:
     @cached_property
     def fingerprint(self) -> str:
         """32 hex digits that change with any document, query or judgement, and not with their order."""
-        total = self._scan[1]
-        total += sum(_digest("query", qid, text) for qid, text in self.queries.items())
+        total = self.scan.digest
+        total += sum(digest("query", qid, text) for qid, text in self.queries.items())
         total += sum(
-            _digest("qrel", split, qid, docno, str(grade))
+            digest("qrel", split, qid, docno, str(grade))
             for split, qrels in self.qrels.items()
             for qid, judged in qrels.items()
             for docno, grade in judged.items()
         )
         return f"{total % (1 << 128):032x}"
-
-    @cached_property
-    def _scan(self) -> tuple[dict[str, int], int]:
-        docnos: dict[str, int] = {}
-        total = 0
-        for position, document in enumerate(self.documents):
-            if docnos.setdefault(document.docno, position) != position:
-                raise ValueError(f"{self.name}: two documents have the docno {document.docno!r}")
-            total += _digest("document", *document)
-        return docnos, total
 
     def split(self, name: str) -> Qrels:
         """The judgements of one split, or an error that lists the splits there are."""
@@ -127,7 +144,7 @@ class Collection:
 
     def with_folds(self, count: int = 5, *, split: str = "test", seed: int = 0) -> "Collection":
         """The same collection with the judged queries of a split dealt into folds, by a seeded shuffle."""
-        qids = sorted(self.split(split), key=lambda qid: _digest("fold", str(seed), qid))
+        qids = sorted(self.split(split), key=lambda qid: digest("fold", str(seed), qid))
         if not 2 <= count <= len(qids):
             raise ValueError(f"{self.name}: {len(qids)} queries of split {split!r} cannot make {count} folds")
         return replace(self, folds=tuple(tuple(sorted(qids[i::count])) for i in range(count)))
@@ -156,11 +173,12 @@ class Collection:
                 f"{len(self.docnos)} (all) documents, not {size}"
             )
         rest = (docno for docno in self.docnos if docno not in judged)
-        fill = heapq.nsmallest(size - len(judged), rest, key=lambda docno: _digest("fill", str(seed), docno))
-        return replace(self, name=f"{self.name}-{size}", documents=Kept(self.documents, judged.union(fill)))
+        fill = heapq.nsmallest(size - len(judged), rest, key=lambda docno: digest("fill", str(seed), docno))
+        kept = Kept(self.documents, judged.union(fill))
+        return replace(self, name=f"{self.name}-{size}", documents=kept, scanned=None)
 
 
-def _digest(*parts: str) -> int:
+def digest(*parts: str) -> int:
     """A 128-bit hash of strings, as a number: sums of these do not depend on order."""
     lengths = ",".join(str(len(part)) for part in parts)  # so that ("ab", "c") and ("a", "bc") differ
     content = "\0".join((lengths, *parts)).encode("utf-8", "surrogatepass")

@@ -1,0 +1,104 @@
+"""BM25 over the bm25s library: a corpus → an index → a run."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from gr2.data import Document
+from gr2.runs import Run
+from gr2.store import atomic_folder, verify, write_json
+
+
+@dataclass(frozen=True, kw_only=True)
+class BM25Config:
+    """BM25's figures depend on all of these, so they are printed with every result."""
+
+    k1: float = 0.9
+    """How soon repeated terms stop counting; 0.9 is Anserini's default."""
+    b: float = 0.4
+    """How much long documents are discounted; 0.4 is Anserini's default."""
+    method: Literal["lucene", "robertson", "atire", "bm25l", "bm25+"] = "lucene"
+    """bm25s' variant of the formula."""
+    language: str = "english"
+    """The Snowball stemmer, or "none"; English stop words go with the English stemmer."""
+
+    def __str__(self) -> str:
+        """As it stands beside a result."""
+        return f"BM25 {self.method} k1={self.k1:g} b={self.b:g} stemmer={self.language}"
+
+
+class BM25:
+    """A BM25 index of a corpus."""
+
+    def __init__(self, config: BM25Config, docnos: list[str], retriever: Any) -> None:
+        """Hold an index; use `BM25.index` or `BM25.load` to get one."""
+        self.config, self.docnos, self._retriever = config, docnos, retriever
+
+    @classmethod
+    def index(
+        cls, documents: Iterable[Document], config: BM25Config | None = None, *, progress: bool = False
+    ) -> "BM25":
+        """Index the title and text of each document."""
+        import bm25s
+
+        config = config or BM25Config()
+        docnos, texts = [], []
+        for document in documents:
+            docnos.append(document.docno)
+            texts.append(document.contents)
+        if not docnos:
+            raise ValueError("BM25 needs at least one document")
+        retriever = bm25s.BM25(k1=config.k1, b=config.b, method=config.method)
+        retriever.index(_tokenise(texts, config, progress), show_progress=progress, leave_progress=False)
+        return cls(config, docnos, retriever)
+
+    def search(
+        self, queries: Mapping[str, str], k: int = 1000, *, name: str = "bm25", progress: bool = False
+    ) -> Run:
+        """The k best documents of each query; documents that share no term with it are left out."""
+        if k < 1:
+            raise ValueError(f"expected k of at least 1, found {k}")
+        if not queries:
+            return Run({}, name)
+        tokens = _tokenise(list(queries.values()), self.config, progress, ids=False)
+        found, scores = self._retriever.retrieve(
+            tokens, k=min(k, len(self.docnos)), show_progress=progress, leave_progress=False, n_threads=0
+        )
+        return Run.from_dict(
+            {
+                qid: {self.docnos[i]: float(s) for i, s in zip(row, row_scores, strict=True) if s > 0}
+                for qid, row, row_scores in zip(queries, np.asarray(found), np.asarray(scores), strict=True)
+            },
+            name,
+        )
+
+    def save(self, folder: Path) -> None:
+        """Write the index as a folder with a manifest."""
+        with atomic_folder(folder) as temporary:
+            self._retriever.save(temporary, show_progress=False)
+            write_json(temporary / "gr2.json", {"config": asdict(self.config), "docnos": self.docnos})
+
+    @classmethod
+    def load(cls, folder: Path) -> "BM25":
+        """Read an index that `save` wrote; a changed byte is refused."""
+        import bm25s
+        import orjson
+
+        verify(folder)
+        content = orjson.loads((folder / "gr2.json").read_bytes())
+        retriever = bm25s.BM25.load(folder, load_corpus=False)
+        return cls(BM25Config(**content["config"]), content["docnos"], retriever)
+
+
+def _tokenise(texts: list[str], config: BM25Config, progress: bool, *, ids: bool = True) -> Any:
+    import bm25s
+    import Stemmer
+
+    stemmer = None if config.language == "none" else Stemmer.Stemmer(config.language)
+    stop_words = "en" if config.language == "english" else []
+    return bm25s.tokenize(
+        texts, stopwords=stop_words, stemmer=stemmer, return_ids=ids, show_progress=progress, leave=False
+    )

@@ -1,0 +1,153 @@
+"""A folder ↔ a collection. The layout is BEIR's, and each part may be in another format.
+
+    corpus.jsonl | corpus.tsv                    documents
+    queries.jsonl | queries.tsv | topics.txt     queries (topics.txt: TREC, either form)
+    qrels/SPLIT.tsv | .txt | .qrels              judgements of one split, BEIR's or TREC's columns
+    folds*.json                                  {"0": [qid, ...], ...}, where there are folds
+
+Any of them may be gzipped. Documents are streamed: one pass checks them all and keeps their docnos alone.
+"""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import orjson
+
+from gr2.data import Collection, Scan
+from gr2.formats.lines import FormatError, Report, find, kind, refuse
+from gr2.formats.tables import DocumentFile, read_queries
+from gr2.formats.trec import numbered_qrels, read_topics
+from gr2.store import atomic_folder
+
+Columns = Mapping[str, str]
+QRELS_KINDS = (".tsv", ".txt", ".qrels")
+
+
+def read_folder(folder: Path, report: Report = refuse) -> Collection:
+    """Read a collection from a folder; every problem names its file and line."""
+    if not folder.is_dir():
+        raise FormatError(folder, 0, "expected a folder with corpus.jsonl, queries.jsonl and qrels/")
+    corpus = find(folder, "corpus.jsonl", "corpus.tsv")
+    queries = find(folder, "queries.jsonl", "queries.tsv", "topics.txt")
+    if corpus is None or queries is None:
+        missing = "corpus.jsonl" if corpus is None else "queries.jsonl"
+        raise FormatError(folder, 0, f"expected {missing} (or .tsv, either may be .gz) in this folder")
+    return read_files(
+        folder.resolve().name, corpus, queries, _splits(folder), _fold_file(folder), report=report
+    )
+
+
+def read_files(
+    name: str,
+    corpus: Path,
+    queries: Path,
+    qrels: Mapping[str, Path],
+    folds: Path | None = None,
+    *,
+    columns: Columns | None = None,
+    report: Report = refuse,
+) -> Collection:
+    """Read a collection from separate files; `columns` names the columns of tables that have their own."""
+    documents = DocumentFile(corpus, columns or {})
+    scanned = _scan(documents, report)
+    is_table = kind(queries) in (".jsonl", ".tsv")
+    texts = read_queries(queries, columns, report) if is_table else read_topics(queries, report=report)
+    return Collection(
+        name=name,
+        documents=documents,
+        queries=texts,
+        qrels={split: _judged(path, texts, scanned, report) for split, path in qrels.items()},
+        folds=() if folds is None else _read_folds(folds, texts, report),
+        scanned=scanned,
+    )
+
+
+def write_folder(collection: Collection, folder: Path) -> None:
+    """Write a collection as a BEIR folder (plus folds.json), whole or not at all, with a manifest."""
+    with atomic_folder(folder) as temporary:
+        with (temporary / "corpus.jsonl").open("wb") as stream:
+            for docno, title, text, url in collection.documents:
+                record = {"_id": docno, "title": title, "text": text} | ({"url": url} if url else {})
+                stream.write(orjson.dumps(record) + b"\n")
+        with (temporary / "queries.jsonl").open("wb") as stream:
+            for qid, text in collection.queries.items():
+                stream.write(orjson.dumps({"_id": qid, "text": text}) + b"\n")
+        (temporary / "qrels").mkdir()
+        for split, qrels in collection.qrels.items():
+            rows = (
+                f"{qid}\t{docno}\t{grade}" for qid, judged in qrels.items() for docno, grade in judged.items()
+            )
+            lines = "\n".join(["query-id\tcorpus-id\tscore", *rows]) + "\n"
+            (temporary / "qrels" / f"{split}.tsv").write_text(lines, encoding="utf-8")
+        if collection.folds:
+            folds = {str(number): list(qids) for number, qids in enumerate(collection.folds)}
+            (temporary / "folds.json").write_text(json.dumps(folds, indent=1) + "\n", encoding="utf-8")
+
+
+def _scan(documents: DocumentFile, report: Report) -> Scan:
+    scan = Scan()
+    for line, document in documents.numbered(report):
+        if not scan.add(document):
+            report(documents.path, line, f"docno {document.docno!r} was already used by an earlier line")
+    if not scan.docnos:
+        report(documents.path, 0, "expected at least one document")
+    return scan
+
+
+def _judged(path: Path, queries: Mapping[str, str], scan: Scan, report: Report) -> dict[str, dict[str, int]]:
+    qrels: dict[str, dict[str, int]] = {}
+    for line, qid, docno, grade in numbered_qrels(path, report):
+        if qid not in queries:
+            report(path, line, f"judges the query {qid!r}, which is not among the queries")
+        elif docno not in scan.docnos:
+            report(path, line, f"judges the document {docno!r}, which is not in the corpus")
+        else:
+            qrels.setdefault(qid, {})[docno] = grade
+    return qrels
+
+
+def _splits(folder: Path) -> dict[str, Path]:
+    files = [path for path in sorted((folder / "qrels").glob("*")) if kind(path) in QRELS_KINDS]
+    splits: dict[str, Path] = {}
+    for path in files:
+        split = path.name.removesuffix(".gz").removesuffix(kind(path))
+        if split in splits:
+            raise FormatError(
+                path, 0, f"expected one file for the split {split!r}, not {splits[split].name} too"
+            )
+        splits[split] = path
+    return splits
+
+
+def _fold_file(folder: Path) -> Path | None:
+    files = sorted(folder.glob("folds*.json"))
+    if len(files) > 1:
+        raise FormatError(
+            folder, 0, f"expected one folds file, found {', '.join(path.name for path in files)}"
+        )
+    return files[0] if files else None
+
+
+def _read_folds(path: Path, queries: Mapping[str, str], report: Report) -> tuple[tuple[str, ...], ...]:
+    form = '{"0": [qid, ...], "1": [...], ...}'
+    try:
+        content = orjson.loads(path.read_bytes())
+    except orjson.JSONDecodeError as error:
+        raise FormatError(path, 0, f"expected {form}: {error}") from None
+    if not isinstance(content, dict) or not all(_is_fold(i, pair) for i, pair in enumerate(content.items())):
+        raise FormatError(path, 0, f"expected {form}")
+    seen: set[str] = set()
+    for qids in content.values():
+        for qid in qids:
+            if qid in seen or qid not in queries:
+                why = "is in two folds" if qid in seen else "is not among the queries"
+                report(path, 0, f"query {qid!r} {why}")
+            seen.add(qid)
+    return tuple(tuple(qids) for qids in content.values())
+
+
+def _is_fold(number: int, pair: tuple[str, object]) -> bool:
+    return (
+        pair[0] == str(number) and isinstance(pair[1], list) and all(isinstance(qid, str) for qid in pair[1])
+    )

@@ -1,0 +1,87 @@
+"""Text files, plain or gzipped, as numbered lines; and the one kind of error that every reader gives.
+
+An error names the file, the line and what was expected. Readers do not decide what happens then: they hand
+it to a `Report`. `refuse` raises it (the default everywhere); `gr2 collection check` collects them all.
+This file knows nothing of what the lines mean.
+"""
+
+import gzip
+import io
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+UTF8_BOM = b"\xef\xbb\xbf"
+
+
+class FormatError(ValueError):
+    """Something in a file is not as its format has it."""
+
+    def __init__(self, path: Path, line: int, message: str) -> None:
+        """Name the file, the line (0 where no line is at fault) and what was expected."""
+        super().__init__(f"{path}:{line}: {message}" if line else f"{path}: {message}")
+        self.path, self.line, self.message = path, line, message
+
+
+Report = Callable[[Path, int, str], None]
+
+
+def refuse(path: Path, line: int, message: str) -> None:
+    """The usual report: stop at the first problem."""
+    raise FormatError(path, line, message)
+
+
+def numbered_lines(path: Path, report: Report = refuse) -> Iterator[tuple[int, bytes]]:
+    """Yield each line that is not blank, without its ending, and its number from 1."""
+    number = 0
+    try:
+        with _open(path) as stream:
+            for number, line in enumerate(stream, start=1):
+                content = line.removeprefix(UTF8_BOM) if number == 1 else line
+                content = content.rstrip(b"\r\n")
+                if content.strip():
+                    yield number, content
+    except EOFError:
+        report(path, number + 1, "the gzip file ends too early: it is truncated")
+    except (gzip.BadGzipFile, zlib.error) as error:
+        report(path, number + 1, f"expected a valid gzip file: {error}")
+
+
+def text_lines(path: Path, report: Report = refuse) -> Iterator[tuple[int, str]]:
+    """The same lines as text; a line that is not UTF-8 is reported and left out."""
+    for number, line in numbered_lines(path, report):
+        try:
+            text = line.decode("utf-8")
+        except UnicodeDecodeError as error:
+            message = f"expected UTF-8: {error.reason} at byte {error.start + 1} of the line"
+            report(path, number, message)
+        else:
+            yield number, text
+
+
+def is_key(text: str) -> bool:
+    """Whether a docno or qid can stand in every format: not empty, no white space, no control characters."""
+    return bool(text) and text.isprintable() and " " not in text
+
+
+def find(folder: Path, *names: str) -> Path | None:
+    """The first of these files that the folder has, plain or as .gz; two of them are an error."""
+    found = [folder / (name + end) for name in names for end in ("", ".gz")]
+    found = [path for path in found if path.is_file()]
+    if len(found) > 1:
+        raise FormatError(folder, 0, f"expected one of {', '.join(path.name for path in found)}, not several")
+    return found[0] if found else None
+
+
+def kind(path: Path) -> str:
+    """A file's ending without .gz: `corpus.jsonl.gz` is of kind `.jsonl`."""
+    return path.with_suffix("").suffix if path.suffix == ".gz" else path.suffix
+
+
+def _open(path: Path) -> BinaryIO:
+    if not path.is_file():
+        raise FormatError(path, 0, "no such file")
+    if path.suffix == ".gz":
+        return io.BufferedReader(gzip.GzipFile(path), 1 << 20)
+    return path.open("rb", buffering=1 << 20)

@@ -1,0 +1,84 @@
+"""Natural Questions' simplified JSONL → NQ320K: pages as documents, questions as queries.
+
+Each line is a question with the page that answers it, as whitespace-separated tokens and HTML tags. A page
+becomes a document with its heading as title and its first paragraph moved to the front of its text. Pages
+are de-duplicated by title: published counts of NQ320K differ, so the fingerprint of what is prepared here
+is what to compare.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gr2.data import Collection, Document
+from gr2.formats.lines import FormatError
+from gr2.formats.tables import records
+
+HEADING = re.compile(r"<H1>(.*?)</H1>", re.DOTALL)
+PARAGRAPH = re.compile(r"<P>(.*?)</P>", re.DOTALL)
+TAG = re.compile(r"</?[A-Z][A-Za-z0-9]*(?:\s[^<>]*)?>")
+FIELDS = ("example_id", "question_text", "document_text", "document_url")
+
+
+@dataclass(frozen=True)
+class Pages:
+    """The distinct pages of some files, streamed anew by each iteration."""
+
+    paths: tuple[Path, ...]
+
+    def __iter__(self) -> Iterator[Document]:
+        """Yield each page once, as it first occurs."""
+        seen: set[str] = set()
+        for path in self.paths:
+            for _, record in _examples(path):
+                page = page_of(record)
+                if page.docno not in seen:
+                    seen.add(page.docno)
+                    yield page
+
+
+def read_natural_questions(files: Mapping[str, Path]) -> Collection:
+    """A collection from one simplified JSONL file for each split, e.g. train and test (NQ's dev file)."""
+    queries: dict[str, str] = {}
+    qrels: dict[str, dict[str, dict[str, int]]] = {split: {} for split in files}
+    for split, path in files.items():
+        for line, record in _examples(path):
+            qid = str(record["example_id"])
+            if qid in queries:
+                raise FormatError(path, line, f"example_id {qid} is there twice")
+            queries[qid] = record["question_text"]
+            qrels[split][qid] = {page_of(record).docno: 1}
+    return Collection(name="nq320k", documents=Pages(tuple(files.values())), queries=queries, qrels=qrels)
+
+
+def page_of(record: Mapping[str, Any]) -> Document:
+    """The page of an example.
+
+    >>> page_of({"document_text": "Cats <H1> Cat </H1> <Table> x </Table> <P> Cats purr . </P> <P> More .
+    </P>"}) Document(docno='Cat', title='Cat', text='Cats purr . Cats x More .', url='')
+    """
+    tokens = record["document_text"]
+    heading, paragraph = HEADING.search(tokens), PARAGRAPH.search(tokens)
+    title = _clean(heading[1]) if heading else _clean(tokens.partition(" - wikipedia")[0])[:200]
+    rest = HEADING.sub(" ", tokens, count=1)
+    rest = PARAGRAPH.sub(" ", rest, count=1)
+    text = f"{_clean(paragraph[1]) if paragraph else ''} {_clean(rest)}".strip()
+    return Document("_".join(title.split()), title, text, record.get("document_url", ""))
+
+
+def _examples(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    for line, record in records(path):
+        for name in FIELDS[1:3]:
+            if not isinstance(record.get(name), str):
+                raise FormatError(path, line, f"expected the simplified format with the text field {name!r}")
+        if not isinstance(record.get("example_id"), int | str):
+            raise FormatError(path, line, "expected the simplified format with the field 'example_id'")
+        if not page_of(record).docno:
+            raise FormatError(path, line, "expected a page with a heading <H1> or a text")
+        yield line, record
+
+
+def _clean(tokens: str) -> str:
+    return " ".join(TAG.sub(" ", tokens).split())

@@ -1,0 +1,133 @@
+"""A run and judgements → measures per query.
+
+The paper's names stand beside ir_measures' (MRR@k is RR@k, Hits@k is Success@k) and any other ir_measures
+name works too. ERR is our own, since the only provider is a Perl script that takes numeric query ids alone.
+Two things are stated with every figure: the gain of nDCG and the maximal grade of ERR. A judged query that
+a run does not answer counts as 0. This file knows no retrieval.
+"""
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal
+
+from gr2.data import Qrels
+from gr2.runs import Run
+
+GRADED = ("nDCG@5", "nDCG@20", "P@20", "ERR@20")
+BINARY = ("MRR@3", "MRR@20", "Hits@1", "Hits@10")
+PAPER = GRADED + BINARY
+Gain = Literal["linear", "exponential"]
+ALIASES = {"MRR": "RR", "Hits": "Success"}
+ERR = re.compile(r"ERR(?:@([1-9][0-9]*))?")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Convention:
+    """What has to be said for two figures to be comparable."""
+
+    gain: Gain = "linear"
+    """nDCG's gain of grade g: linear is trec_eval's g, exponential is gdeval's 2^g − 1."""
+    max_grade: int = 4
+    """The grade at which ERR's user is almost surely satisfied; 4 is gdeval's."""
+
+    def __str__(self) -> str:
+        """As it stands above a table."""
+        gain = "2^g − 1 (gdeval)" if self.gain == "exponential" else "g (trec_eval)"
+        return f"nDCG gain {gain}, ERR maximal grade {self.max_grade}"
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """The figures of one run: measure → qid → value, over every judged query."""
+
+    name: str
+    values: Mapping[str, Mapping[str, float]]
+    convention: Convention = field(default_factory=Convention)
+
+    @cached_property
+    def means(self) -> dict[str, float]:
+        """Measure → mean over the queries."""
+        return {measure: sum(row.values()) / len(row) for measure, row in self.values.items()}
+
+    def only(self, qids: Collection[str]) -> "Evaluation":
+        """The same evaluation over some of the queries."""
+        values = {
+            measure: {qid: value for qid, value in row.items() if qid in qids}
+            for measure, row in self.values.items()
+        }
+        return Evaluation(self.name, values, self.convention)
+
+
+def evaluate(
+    run: Run, qrels: Qrels, measures: Sequence[str] = PAPER, convention: Convention | None = None
+) -> Evaluation:
+    """Measure a run against judgements.
+
+    >>> run = Run.from_dict({"q1": {"d1": 2.0, "d2": 1.0}})
+    >>> evaluate(run, {"q1": {"d2": 1}, "q2": {"d1": 1}}, ["MRR@20", "Hits@1"]).means
+    {'MRR@20': 0.25, 'Hits@1': 0.0}
+    """
+    convention = convention or Convention()
+    if not qrels:
+        raise ValueError("there are no judged queries to measure a run against")
+    own = {name: match for name in measures if (match := ERR.fullmatch(name))}
+    foreign = {name: _ir_measure(name, qrels, convention) for name in measures if name not in own}
+    values = {name: dict.fromkeys(qrels, 0.0) for name in measures}
+    for name, match in own.items():
+        cutoff = int(match[1]) if match[1] else None
+        for qid, judged in qrels.items():
+            grades = [judged.get(docno, 0) for docno in run.docnos(qid)]
+            values[name][qid] = expected_reciprocal_rank(grades, cutoff, convention.max_grade)
+    for name, measure in foreign.items():
+        _fill(values[name], measure, run, qrels)
+    return Evaluation(run.name, values, convention)
+
+
+def expected_reciprocal_rank(grades: Sequence[int], cutoff: int | None = None, max_grade: int = 4) -> float:
+    """ERR of a ranking's grades (Chapelle et al. 2009): Σ_r 1/r · R_r · Π_{i<r} (1 − R_i), R = (2^g − 1)/2^max.
+
+    >>> expected_reciprocal_rank([4, 0, 2])
+    0.94140625
+    """
+    total, unsatisfied = 0.0, 1.0
+    for rank, grade in enumerate(grades[:cutoff], start=1):
+        if grade > max_grade:
+            raise ValueError(
+                f"ERR with maximal grade {max_grade} cannot take grade {grade}; set a higher maximum"
+            )
+        satisfied = (2**grade - 1) / 2**max_grade
+        total += unsatisfied * satisfied / rank
+        unsatisfied *= 1 - satisfied
+    return total
+
+
+def _ir_measure(name: str, qrels: Qrels, convention: Convention) -> Any:
+    import ir_measures
+
+    stem, at, rest = name.partition("@")
+    try:
+        measure = ir_measures.parse_measure(ALIASES.get(stem, stem) + at + rest)
+    except (NameError, ValueError, SyntaxError, KeyError) as error:
+        raise ValueError(f"unknown measure {name!r}; expected one such as {', '.join(PAPER)}") from error
+    if stem == "nDCG" and convention.gain == "exponential":
+        top = max((grade for judged in qrels.values() for grade in judged.values()), default=0)
+        if top > 20:
+            raise ValueError(f"the exponential gain cannot take grade {top}; use gain='linear'")
+        gains = {grade: 2**grade - 1 for grade in range(top + 1)}
+        measure = ir_measures.nDCG(gains=gains, **measure.params)
+    return measure
+
+
+def _fill(values: dict[str, float], measure: Any, run: Run, qrels: Qrels) -> None:
+    import ir_measures
+
+    # Minus the rank as score, so that no evaluator's float width or tie rule can change our order.
+    ranked = {qid: {docno: -float(rank) for rank, docno in enumerate(run.docnos(qid))} for qid in qrels}
+    answered = {qid: row for qid, row in ranked.items() if row}
+    if answered:
+        for metric in ir_measures.iter_calc(
+            [measure], {qid: dict(row) for qid, row in qrels.items()}, answered
+        ):
+            values[metric.query_id] = float(metric.value)

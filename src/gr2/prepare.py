@@ -1,0 +1,97 @@
+"""The paper's collections by name → ordinary folders, where the user has the data they are made from.
+
+What each is made of is data (`paper.toml`), not code. What cannot be had without a licence is asked for by
+name, with the place where it has to lie.
+"""
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import replace
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from gr2.data import Collection
+from gr2.formats import irds
+from gr2.formats.natural_questions import read_natural_questions
+
+Recipe = Mapping[str, Any]
+
+
+class DataMissing(ValueError):
+    """The data a collection is made from is not there; the message says what to obtain and where to put it."""
+
+
+def recipes() -> dict[str, Recipe]:
+    """The paper's collections: name → what it is made of."""
+    return tomllib.loads(resources.files("gr2").joinpath("paper.toml").read_text(encoding="utf-8"))
+
+
+def prepare(name: str, recipe: Recipe, *, source: Path | None = None, seed: int = 0) -> Collection:
+    """Build a collection from its recipe; `source` is the folder of files that are not in ir_datasets."""
+    if "natural_questions" in recipe:
+        return _from_files(name, recipe, source)
+    return _from_irds(name, recipe, seed)
+
+
+def _from_files(name: str, recipe: Recipe, source: Path | None) -> Collection:
+    wanted: Mapping[str, str] = recipe["natural_questions"]
+    if source is None:
+        raise DataMissing(
+            f"{name}: say with --source in which folder {_listed(wanted)} lie.\n{recipe['obtain']}"
+        )
+    missing = [source / file for file in wanted.values() if not (source / file).is_file()]
+    if missing:
+        raise DataMissing(f"{name}: not there: {', '.join(map(str, missing))}\n{recipe['obtain']}")
+    return replace(read_natural_questions({split: source / f for split, f in wanted.items()}), name=name)
+
+
+def _from_irds(name: str, recipe: Recipe, seed: int) -> Collection:
+    _require(name, recipe)
+    splits = {split: [irds.load(id) for id in ids] for split, ids in recipe["splits"].items()}
+    try:
+        whole = known_only(irds.from_irds(name, recipe["documents"], splits))
+    except ValueError as error:
+        raise DataMissing(f"{name}: {error}\n{recipe['obtain']}") from error
+    collection = replace(whole.subset(recipe["size"], seed=seed), name=name)
+    folds = recipe.get("folds", 0)
+    if isinstance(folds, int):
+        return collection.with_folds(folds, seed=seed) if folds else collection
+    return replace(collection, folds=tuple(_qids(id, collection) for id in folds))
+
+
+def known_only(collection: Collection) -> Collection:
+    """The collection without judgements of documents that its corpus does not have.
+
+    TREC judges what was pooled: for ClueWeb09 that is category A, of which category B is a part.
+    """
+    known = collection.docnos
+    qrels = {
+        split: {qid: {docno: g for docno, g in row.items() if docno in known} for qid, row in judged.items()}
+        for split, judged in collection.qrels.items()
+    }
+    return replace(collection, qrels=qrels)
+
+
+def _require(name: str, recipe: Recipe) -> None:
+    if not recipe["needs"]:
+        return
+    irds.load(recipe["documents"])
+    import ir_datasets
+
+    home = Path(ir_datasets.util.home_path())
+    missing = [home / need for need in recipe["needs"] if not (home / need).exists()]
+    if missing:
+        raise DataMissing(
+            f"{name}: the documents are licensed and not there yet.\n{recipe['obtain']}\n"
+            f"Put or link it at: {', '.join(map(str, missing))}"
+        )
+
+
+def _qids(id: str, collection: Collection) -> tuple[str, ...]:
+    judged = collection.split("test")
+    return tuple(sorted(query.query_id for query in irds.load(id).queries_iter() if query.query_id in judged))
+
+
+def _listed(files: Mapping[str, str]) -> str:
+    return " and ".join(files.values())
