@@ -86,7 +86,7 @@ def evaluate(
 
 
 def expected_reciprocal_rank(grades: Sequence[int], cutoff: int | None = None, max_grade: int = 4) -> float:
-    """ERR of a ranking's grades (Chapelle et al. 2009): Σ_r 1/r · R_r · Π_{i<r} (1 − R_i), R = (2^g − 1)/2^max.
+    """ERR of a ranking's grades (Chapelle et al. 2009): Σ_r R_r/r Π_{i<r} (1 − R_i), R = (2^g − 1)/2^max.
 
     >>> expected_reciprocal_rank([4, 0, 2])
     0.94140625

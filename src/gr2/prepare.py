@@ -19,7 +19,7 @@ Recipe = Mapping[str, Any]
 
 
 class DataMissing(ValueError):
-    """The data a collection is made from is not there; the message says what to obtain and where to put it."""
+    """What a collection is made from is not there; the message says what to obtain and where to put it."""
 
 
 def recipes() -> dict[str, Recipe]:

@@ -74,16 +74,11 @@ class TfIdf:
         return row
 
     def _matrix(self, rows: Sequence[Counter[str]]) -> Any:
-        cells = [
-            (i, self._vocabulary[w], n * self._weights[w])
-            for i, row in enumerate(rows)
-            for w, n in row.items()
-            if w in self._weights
-        ]
-        lines, columns, values = zip(*cells, strict=True) if cells else ((), (), ())
-        matrix = sparse.csr_matrix(
-            (values, (lines, columns)), shape=(len(rows), len(self._weights)), dtype=np.float64
-        )
+        known = [(line, w, n) for line, row in enumerate(rows) for w, n in row.items() if w in self._weights]
+        lines, columns = [line for line, _, _ in known], [self._vocabulary[word] for _, word, _ in known]
+        values = [count * self._weights[word] for _, word, count in known]
+        shape = (len(rows), max(1, len(self._weights)))
+        matrix = sparse.csr_matrix((values, (lines, columns)), shape=shape, dtype=np.float64)
         lengths = np.sqrt(np.asarray(matrix.multiply(matrix).sum(axis=1)).ravel())
         return sparse.diags(1.0 / np.maximum(lengths, 1e-12)) @ matrix
 

@@ -24,10 +24,8 @@ def popularity(train: Qrels, qids: Mapping[str, object], k: int = 1000) -> Run:
     for judged in train.values():
         for docno, grade in judged.items():
             total[docno] += grade
-    ranking = Run.from_dict({"all": {docno: score for docno, score in total.items() if score > 0}}).rankings[
-        "all"
-    ]
-    return Run(dict.fromkeys(qids, ranking[:k]), "popularity")
+    popular = Run.from_dict({"all": {docno: score for docno, score in total.items() if score > 0}})
+    return Run(dict.fromkeys(qids, popular.rankings["all"][:k]), "popularity")
 
 
 def neighbours(

@@ -19,7 +19,7 @@ from gr2.formats.tables import records
 HEADING = re.compile(r"<H1>(.*?)</H1>", re.DOTALL)
 PARAGRAPH = re.compile(r"<P>(.*?)</P>", re.DOTALL)
 TAG = re.compile(r"</?[A-Z][A-Za-z0-9]*(?:\s[^<>]*)?>")
-FIELDS = ("example_id", "question_text", "document_text", "document_url")
+FIELDS = {"example_id": (int, str), "question_text": (str,), "document_text": (str,)}
 
 
 @dataclass(frozen=True)
@@ -32,8 +32,7 @@ class Pages:
         """Yield each page once, as it first occurs."""
         seen: set[str] = set()
         for path in self.paths:
-            for _, record in _examples(path):
-                page = page_of(record)
+            for _, _, page in _examples(path):
                 if page.docno not in seen:
                     seen.add(page.docno)
                     yield page
@@ -44,20 +43,20 @@ def read_natural_questions(files: Mapping[str, Path]) -> Collection:
     queries: dict[str, str] = {}
     qrels: dict[str, dict[str, dict[str, int]]] = {split: {} for split in files}
     for split, path in files.items():
-        for line, record in _examples(path):
+        for line, record, page in _examples(path):
             qid = str(record["example_id"])
             if qid in queries:
                 raise FormatError(path, line, f"example_id {qid} is there twice")
             queries[qid] = record["question_text"]
-            qrels[split][qid] = {page_of(record).docno: 1}
+            qrels[split][qid] = {page.docno: 1}
     return Collection(name="nq320k", documents=Pages(tuple(files.values())), queries=queries, qrels=qrels)
 
 
 def page_of(record: Mapping[str, Any]) -> Document:
     """The page of an example.
 
-    >>> page_of({"document_text": "Cats <H1> Cat </H1> <Table> x </Table> <P> Cats purr . </P> <P> More .
-    </P>"}) Document(docno='Cat', title='Cat', text='Cats purr . Cats x More .', url='')
+    >>> page_of({"document_text": "Cats <H1> Cat </H1> <Table> x </Table> <P> Cats purr . </P> <P> More </P>"})
+    Document(docno='Cat', title='Cat', text='Cats purr . Cats x More', url='')
     """
     tokens = record["document_text"]
     heading, paragraph = HEADING.search(tokens), PARAGRAPH.search(tokens)
@@ -65,19 +64,18 @@ def page_of(record: Mapping[str, Any]) -> Document:
     rest = HEADING.sub(" ", tokens, count=1)
     rest = PARAGRAPH.sub(" ", rest, count=1)
     text = f"{_clean(paragraph[1]) if paragraph else ''} {_clean(rest)}".strip()
-    return Document("_".join(title.split()), title, text, record.get("document_url", ""))
+    return Document("_".join(title.split()), title, text, str(record.get("document_url") or ""))
 
 
-def _examples(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
+def _examples(path: Path) -> Iterator[tuple[int, Mapping[str, Any], Document]]:
     for line, record in records(path):
-        for name in FIELDS[1:3]:
-            if not isinstance(record.get(name), str):
-                raise FormatError(path, line, f"expected the simplified format with the text field {name!r}")
-        if not isinstance(record.get("example_id"), int | str):
-            raise FormatError(path, line, "expected the simplified format with the field 'example_id'")
-        if not page_of(record).docno:
+        for name, kinds in FIELDS.items():
+            if not isinstance(record.get(name), kinds):
+                raise FormatError(path, line, f"expected NQ's simplified format with the field {name!r}")
+        page = page_of(record)
+        if not page.docno:
             raise FormatError(path, line, "expected a page with a heading <H1> or a text")
-        yield line, record
+        yield line, record, page
 
 
 def _clean(tokens: str) -> str:
