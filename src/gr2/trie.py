@@ -3,18 +3,17 @@
 Rows are sorted, the tokens that neighbours share are counted, and every token that is not shared is a node.
 Nodes are numbered breadth-first, so the children of a node are neighbours and need two numbers, not a table.
 The end of a docid is a real child: a docid may be a prefix of another, and every leaf is reached by `end`.
-A filter, an addition and a removal work on these arrays, never on text. All loops are compiled by numba.
-This file knows no text, no torch, no model and no score.
+Filters, additions and removals work on these arrays. This file knows no text, no torch, no model, no score.
 """
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 from operator import index
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, Literal
 
 import numpy as np
 from numba import njit
@@ -25,17 +24,10 @@ from gr2 import store
 Int32 = NDArray[np.int32]
 Int64 = NDArray[np.int64]
 ARRAYS = ("first", "token", "below", "height", "leaf", "leaf_docid")
-LIMIT = np.iinfo(np.int32).max
-"""The largest token id, docid index and node: all of them are int32."""
-LONGEST = np.iinfo(np.uint16).max - 1
-"""The longest docid in tokens: with its end it must fit `height`."""
-
-_F = TypeVar("_F", bound=Callable[..., object])
-
-
-def _compiled(function: _F) -> _F:
-    """`njit` that keeps the annotations; compiled once, then read from numba's cache on disk."""
-    return cast(_F, njit(cache=True, nogil=True)(function))
+LIMIT = np.iinfo(np.int32).max  # of token ids, docid indices and nodes: all of them are int32
+LONGEST = np.iinfo(np.uint16).max - 1  # tokens of a docid: with its end it must fit `height`
+DUPLICATE = "docids {} and {} have the same tokens {}; docids must be unique"
+_compiled = njit(cache=True, nogil=True)  # the cache on disk saves each new process seconds of compiling
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -72,14 +64,22 @@ class Trie:
     """How many docid indices were ever given out: the next one, so that none is given out twice."""
 
     @classmethod
-    def build(cls, tokens: ArrayLike, offsets: ArrayLike, *, end: int) -> "Trie":
-        """The trie of unique docids: docid `i` is ``tokens[offsets[i]:offsets[i + 1]]``, without the end."""
-        return _from_rows(np.asarray(tokens), np.asarray(offsets), end=end, start=0)
+    def build(cls, tokens: ArrayLike, offsets: ArrayLike, *, end: int, start: int = 0) -> "Trie":
+        """The trie of unique docids: docid `start + i` is ``tokens[offsets[i]:offsets[i + 1]]``, no end."""
+        flat, rows = _checked(np.asarray(tokens), np.asarray(offsets), end, start)
+        order = _sorted_rows(flat, rows, end=end, start=start)
+        first, token, owner = _grow(flat, rows, order, end)
+        docid = owner[np.flatnonzero(token == end) + 1] + np.int32(start)
+        return _assemble(first, token, docid, end=end, issued=start + len(order))
 
     @classmethod
-    def from_sequences(cls, sequences: Sequence[Sequence[int]], *, end: int) -> "Trie":
+    def from_sequences(cls, sequences: Sequence[Collection[int]], *, end: int, start: int = 0) -> "Trie":
         """The trie of unique docids given as one sequence of token ids each, without the end."""
-        return cls.build(*_flatten(sequences), end=end)
+        offsets = np.zeros(len(sequences) + 1, np.int64)
+        np.cumsum([len(row) for row in sequences], out=offsets[1:])
+        # `index` refuses 1.5 and "1", which numpy would cut or parse.
+        tokens = np.fromiter(map(index, chain.from_iterable(sequences)), np.int64, int(offsets[-1]))
+        return cls.build(tokens, offsets, end=end, start=start)
 
     def __len__(self) -> int:
         """The number of docids."""
@@ -101,11 +101,11 @@ class Trie:
 
     def docid_of(self, nodes: ArrayLike) -> Int64:
         """The docid index of each node that is a leaf, -1 for any other node."""
-        wanted = np.asarray(nodes, np.int64)
+        wanted = np.asarray(nodes, np.int32)  # as `leaf`: else numpy would widen all of `leaf` to search it
         if not len(self):
             return np.full(wanted.shape, -1, np.int64)
-        at = np.minimum(np.searchsorted(self.leaf, wanted), len(self) - 1)
-        return np.where(self.leaf[at] == wanted, self.leaf_docid[at], -1).astype(np.int64)
+        at = np.searchsorted(self.leaf[:-1], wanted)
+        return np.where(self.leaf[at] == wanted, self.leaf_docid[at], np.int64(-1))
 
     def leaf_of(self, docids: ArrayLike) -> Int64:
         """The leaf of each docid index; a ValueError names the first index that is not in the trie."""
@@ -118,7 +118,7 @@ class Trie:
             raise ValueError(f"docid {wanted[leaf == 0][0]} is not in this trie of {len(self)} docids")
         return leaf.astype(np.int64)
 
-    def find(self, tokens: Sequence[int] | Int32 | Int64) -> int:
+    def find(self, tokens: Iterable[int]) -> int:
         """The node that a sequence of tokens leads to, -1 if there is none; with the end it is a leaf."""
         node = 0
         for token in tokens:
@@ -134,18 +134,14 @@ class Trie:
         node, path = int(self.leaf_of([docid])[0]), []
         while node:
             path.append(self.token[node - 1])
-            node = int(np.searchsorted(self.first, node - 1, side="right")) - 1  # whose edges hold this one
+            node = int(np.searchsorted(self.first, np.int32(node - 1), side="right")) - 1
         return np.array(path[:0:-1], np.int32)
 
     def restrict(self, docids: ArrayLike) -> "Trie":
-        """Only these docids stay (a filter by category or date), under the indices they have.
-
-        One pass over the nodes: breadth-first numbers and token order survive when nodes are left out.
-        """
+        """Only these docids stay (a filter by category or date), under the indices they have; one pass."""
         keep = _summaries(self.first, self.leaf_of(docids))[0] > 0
         keep[0] = True  # the root stays, even alone
-        before = np.zeros(self.nodes, np.int32)  # [edges + 1] how many edges before this one stay
-        np.cumsum(keep[1:], out=before[1:])
+        before = np.append(np.int32(0), np.cumsum(keep[1:], dtype=np.int32))  # [edges + 1] kept before it
         first = np.append(before[self.first[:-1][keep]], before[-1])
         kept = self.leaf_docid[keep[self.leaf]]
         return _assemble(first, self.token[keep[1:]], kept, end=self.end, issued=self.issued)
@@ -154,14 +150,14 @@ class Trie:
         """The trie without these docids; the others keep their indices, these are not given out again."""
         return self.restrict(np.setdiff1d(self.leaf_docid, self.docid_of(self.leaf_of(docids))))
 
-    def add(self, sequences: Sequence[Sequence[int]]) -> "Trie":
+    def add(self, sequences: Sequence[Collection[int]]) -> "Trie":
         """The trie with more docids, which get the next indices: both tries are walked side by side."""
-        new = _from_rows(*_flatten(sequences), end=self.end, start=self.issued)
+        new = Trie.from_sequences(sequences, end=self.end, start=self.issued)
         first, token, mine, theirs = _union(self.first, self.token, new.first, new.token)
         leaf = np.flatnonzero(token == self.end) + 1
         here, there = self.docid_of(mine[leaf]), new.docid_of(theirs[leaf])
         for at in np.flatnonzero((here >= 0) & (there >= 0))[:1]:
-            raise _duplicate(int(here[at]), int(there[at]), self.tokens(int(here[at])))
+            raise ValueError(DUPLICATE.format(here[at], there[at], self.tokens(here[at]).tolist()))
         return _assemble(first, token, np.maximum(here, there), end=self.end, issued=new.issued)
 
     def save(self, folder: Path) -> None:
@@ -173,22 +169,14 @@ class Trie:
 
     @classmethod
     def load(cls, folder: Path, *, mmap: bool = True) -> "Trie":
-        """Read a saved trie, refusing one with a byte changed.
-
-        Args:
-            folder: what `save` wrote.
-            mmap: leave the arrays on disk, shared between processes, and read only the pages in use.
-        """
+        """Read a saved trie, refusing one with a byte changed; `mmap` reads the arrays only where used."""
         store.verify(folder)
-        if not (folder / "trie.json").is_file():
-            raise ValueError(f"{folder}: holds no trie (no trie.json)")
         about = json.loads((folder / "trie.json").read_text(encoding="utf-8"))
-        read: dict[str, Any] = {}
-        for name in ARRAYS:
-            # "c" (copy on write) and not "r": torch.from_numpy warns about arrays that cannot be written to.
-            array = np.load(folder / f"{name}.npy", mmap_mode="c" if mmap else None, allow_pickle=False)
-            read[name] = np.asarray(array)
-        return cls(**read, **about)
+        # "c" (copy on write) and not "r": torch.from_numpy warns about arrays that cannot be written to.
+        mode: Literal["c"] | None = "c" if mmap else None
+        paths = [folder / f"{name}.npy" for name in ARRAYS]
+        arrays: list[Any] = [np.asarray(np.load(path, mode, allow_pickle=False)) for path in paths]
+        return cls(**dict(zip(ARRAYS, arrays, strict=True)), **about)
 
     @cached_property
     def _leaves(self) -> Int32:
@@ -196,26 +184,6 @@ class Trie:
         leaves = np.zeros(self.issued + 1, np.int32)
         leaves[self.leaf_docid] = self.leaf
         return leaves
-
-
-def _flatten(sequences: Sequence[Sequence[int]]) -> tuple[Int64, Int64]:
-    """Rows of token ids as one flat array and the offsets of its rows."""
-    offsets = np.zeros(len(sequences) + 1, np.int64)
-    np.cumsum([len(row) for row in sequences], out=offsets[1:])
-    # `index` refuses 1.5 and "1", which numpy would cut or parse.
-    return np.fromiter(map(index, chain.from_iterable(sequences)), np.int64, int(offsets[-1])), offsets
-
-
-def _from_rows(tokens: NDArray[np.integer], offsets: NDArray[np.integer], *, end: int, start: int) -> Trie:
-    """Check, sort and build; the first row gets the docid index `start`."""
-    tokens, offsets = _checked(tokens, offsets, end)
-    issued = start + len(offsets) - 1
-    if issued > LIMIT:
-        raise ValueError(f"a trie holds at most {LIMIT} docid indices, not {issued}")
-    order = _sorted_rows(tokens, offsets, end=end, start=start)
-    first, token, owner = _grow(tokens, offsets, order, end)
-    docid = owner[np.flatnonzero(token == end) + 1] + np.int32(start)
-    return _assemble(first, token, docid, end=end, issued=issued)
 
 
 def _assemble(first: Int32, token: Int32, leaf_docid: ArrayLike, *, end: int, issued: int) -> Trie:
@@ -226,83 +194,66 @@ def _assemble(first: Int32, token: Int32, leaf_docid: ArrayLike, *, end: int, is
     return Trie(**dict(zip(ARRAYS, arrays, strict=True)), end=end, issued=issued)
 
 
-def _checked(tokens: NDArray[np.integer], offsets: NDArray[np.integer], end: int) -> tuple[Int32, Int64]:
+def _checked(tokens: NDArray[Any], offsets: NDArray[Any], end: int, start: int) -> tuple[Int32, Int64]:
     """The rows as int32 tokens and int64 offsets, or a ValueError that names the docid at fault."""
     for name, array in (("tokens", tokens), ("offsets", offsets)):
         if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
             raise ValueError(f"{name} must be a flat array of integers, not {array.dtype}{list(array.shape)}")
-    if not 0 <= end <= LIMIT:
-        raise ValueError(f"the end token must lie between 0 and {LIMIT}, not {end}")
+    if not (0 <= end <= LIMIT and 0 <= start <= LIMIT - len(offsets)):
+        raise ValueError(f"the end token {end} and all docids from {start} on must lie in 0 ... {LIMIT}")
     lengths = np.diff(offsets.astype(np.int64))
     if not len(offsets) or offsets[0] != 0 or offsets[-1] != len(tokens) or (lengths < 0).any():
         raise ValueError(f"offsets must rise from 0 to the number of tokens ({len(tokens)})")
     if lengths.max(initial=0) > LONGEST:
-        raise ValueError(
-            f"docid {lengths.argmax()} has {lengths.max()} tokens; at most {LONGEST} are possible"
-        )
-    for wrong, why in (
-        (tokens < 0, "token ids must not be negative"),
-        (tokens > LIMIT, f"token ids must not exceed {LIMIT}"),
-        (tokens == end, f"the end token {end} is added to each docid and must not stand inside one"),
-    ):
-        if wrong.any():
-            at = int(wrong.argmax())
-            docid = int(np.searchsorted(offsets, at, side="right")) - 1
-            raise ValueError(
-                f"docid {docid} has the token {tokens[at]} at position {at - offsets[docid]}: {why}"
-            )
+        raise ValueError(f"docid {start + lengths.argmax()} has {lengths.max()} tokens, more than {LONGEST}")
+    wrong = (tokens < 0) | (tokens > LIMIT) | (tokens == end)
+    if wrong.any():
+        at = int(wrong.argmax())
+        row = int(np.searchsorted(offsets, at, side="right")) - 1
+        why = f"tokens lie in 0 ... {LIMIT} and are not the end token {end}, which is added to each docid"
+        raise ValueError(f"docid {start + row} has token {tokens[at]} at position {at - offsets[row]}: {why}")
     return np.ascontiguousarray(tokens, np.int32), np.ascontiguousarray(offsets, np.int64)
 
 
 def _sorted_rows(tokens: Int32, offsets: Int64, *, end: int, start: int) -> Int64:
     """The rows in lexicographic order of their tokens and end; equal rows are refused.
 
-    Rows that are still tied are sorted by their next few tokens, as many as fit an int64 behind the number of
-    the tie. Most ties break within the first tokens, so that the rest of a docid is never looked at.
+    Rows still tied are sorted by their next tokens, as many as fit an int64 behind the number of the tie.
     """
     bits = max(int(tokens.max(initial=0)), end, 1).bit_length()
     order = np.arange(len(offsets) - 1)
-    place, tie = order.copy(), np.zeros(len(order), np.int64)
-    depth = 0
+    place, tie, depth = order.copy(), np.zeros(len(order), np.int64), 0
     while len(place):
         width = (63 - int(tie[-1]).bit_length()) // bits  # at least 1: ties and tokens have at most 31 bits
         rows = order[place]
-        keys = _keys(tokens, offsets, rows, tie, depth, width, bits, end)
+        at, stop = offsets[rows] + depth, offsets[rows + 1]
+        keys = _keys(tokens, at, stop, tie, width, bits, end)
         by_key = np.argsort(keys)
-        rows, keys = rows[by_key], keys[by_key]
-        order[place] = rows
-        depth += width
-        differs = np.full(len(rows) + 1, True)
+        order[place], keys = rows[by_key], keys[by_key]
+        differs = np.full(len(keys) + 1, True)
         np.not_equal(keys[1:], keys[:-1], out=differs[1:-1])
         tied = ~(differs[:-1] & differs[1:])
-        place, rows, tie = place[tied], rows[tied], np.cumsum(differs[:-1])[tied]
-        ended = offsets[rows + 1] - offsets[rows] < depth  # the end was compared too, so nothing is left
+        ended = (stop < at + width)[by_key][tied]  # the end was compared too, so nothing is left
+        place, tie = place[tied], np.cumsum(differs[:-1])[tied]
+        depth += width
         if ended.any():
-            one, two = np.sort(rows[tie == tie[ended.argmax()]])[:2]
-            raise _duplicate(start + int(one), start + int(two), tokens[offsets[one] : offsets[one + 1]])
+            one, two = np.sort(order[place[tie == tie[ended.argmax()]]])[:2]
+            same = tokens[offsets[one] : offsets[one + 1]].tolist()
+            raise ValueError(DUPLICATE.format(start + one, start + two, same))
     return order
 
 
-def _duplicate(one: int, two: int, tokens: Int32) -> ValueError:
-    return ValueError(f"docids {one} and {two} have the same tokens {tokens.tolist()}; docids must be unique")
-
-
 @_compiled
-def _keys(
-    tokens: Int32, offsets: Int64, rows: Int64, tie: Int64, depth: int, width: int, bits: int, end: int
-) -> Int64:
-    """The next `width` tokens of each row behind the number of its tie, as one sortable integer."""
-    keys = np.empty(len(rows), np.int64)
-    for i in range(len(rows)):
-        key, stop = tie[i], offsets[rows[i] + 1]
-        at = offsets[rows[i]] + depth
-        for position in range(at, at + width):
-            key <<= bits
-            if position < stop:
-                key |= tokens[position]
-            elif position == stop:
-                key |= end
-        keys[i] = key
+def _keys(tokens: Int32, at: Int64, stop: Int64, tie: Int64, width: int, bits: int, end: int) -> Int64:
+    """The `width` tokens of each row from `at` on, behind the number of its tie, as one sortable integer."""
+    keys = tie.copy()
+    for i in range(len(keys)):
+        for position in range(at[i], at[i] + width):
+            keys[i] <<= bits
+            if position < stop[i]:
+                keys[i] |= tokens[position]
+            elif position == stop[i]:
+                keys[i] |= end
     return keys
 
 
@@ -376,14 +327,12 @@ def _children(first: Int32, token: Int32, nodes: Int64) -> tuple[Int64, Int64, I
 
 
 @_compiled
-def _union(
-    first_a: Int32, token_a: Int32, first_b: Int32, token_b: Int32
-) -> tuple[Int32, Int32, Int32, Int32]:
+def _union(first_a: Int32, token_a: Int32, first_b: Int32, token_b: Int32) -> tuple[Int32, ...]:
     """Two tries → (first, token, node in a or -1, node in b or -1), walked breadth-first side by side."""
     most = len(first_a) + len(first_b) - 3  # the root is shared
     first, token = np.zeros(most + 1, np.int32), np.empty(most - 1, np.int32)
-    in_a, in_b = np.full(most, -1, np.int32), np.full(most, -1, np.int32)
-    in_a[0], in_b[0], nodes, node = 0, 0, 1, 0
+    in_a, in_b = np.zeros(most, np.int32), np.zeros(most, np.int32)
+    nodes, node = 1, 0
     while node < nodes:
         a, b = in_a[node], in_b[node]
         # An absent node is -1 and has no children: first[-1] (the last) is not less than first[0].
@@ -392,12 +341,9 @@ def _union(
             next_a = np.int64(token_a[i]) if i < stop_a else 2**31
             next_b = np.int64(token_b[j]) if j < stop_b else 2**31
             token[nodes - 1] = min(next_a, next_b)
-            if next_a <= next_b:
-                i += 1
-                in_a[nodes] = i
-            if next_b <= next_a:
-                j += 1
-                in_b[nodes] = j
+            from_a, from_b = next_a <= next_b, next_b <= next_a
+            i, j = i + from_a, j + from_b
+            in_a[nodes], in_b[nodes] = i if from_a else -1, j if from_b else -1
             nodes += 1
         node += 1
         first[node] = nodes - 1
