@@ -5,6 +5,7 @@ A test query is *seen* if any of its relevant documents was relevant to a traini
 it well by remembering. `gr2 evaluate` therefore prints seen and unseen queries apart.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -58,3 +59,16 @@ def memory(train: Qrels, test: Qrels) -> dict[str, str]:
         relevant = {docno for docno, grade in judged.items() if grade > 0}
         result[qid] = "none" if not relevant & known else "all" if relevant <= known else "some"
     return result
+
+
+def seen_and_unseen(memory: Mapping[str, str]) -> dict[str, set[str]]:
+    """All queries and, where there are both kinds, the seen and the unseen ones.
+
+    >>> sorted(seen_and_unseen({"x": "all", "z": "none"}))
+    ['all', 'seen', 'unseen']
+    """
+    unseen = {qid for qid, kind in memory.items() if kind == "none"}
+    groups = {"all": set(memory)}
+    if unseen and unseen != groups["all"]:
+        groups |= {"seen": groups["all"] - unseen, "unseen": unseen}
+    return groups

@@ -9,7 +9,7 @@ from gr2.formats.lines import FormatError
 __all__ = ["FormatError", "open_collection", "read_folder", "write_folder"]
 
 
-def open_collection(name: str) -> Collection:
+def open_collection(name: str, *, progress: bool = False) -> Collection:
     """A collection by what a user types: a folder, `pydocs`, `pydocs:PACKAGE` or `ir:ID`."""
     scheme, colon, rest = name.partition(":")
     if scheme == "pydocs":
@@ -20,4 +20,4 @@ def open_collection(name: str) -> Collection:
         from gr2.formats.irds import read_irds
 
         return read_irds(rest)
-    return read_folder(Path(name))
+    return read_folder(Path(name), progress=progress)

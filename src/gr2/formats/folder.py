@@ -24,18 +24,17 @@ Columns = Mapping[str, str]
 QRELS_KINDS = (".tsv", ".txt", ".qrels")
 
 
-def read_folder(folder: Path, report: Report = refuse) -> Collection:
+def read_folder(folder: Path, report: Report = refuse, *, progress: bool = False) -> Collection:
     """Read a collection from a folder; every problem names its file and line."""
     if not folder.is_dir():
-        raise FormatError(folder, 0, "expected a folder with corpus.jsonl, queries.jsonl and qrels/")
+        raise FormatError(folder, 0, "no such folder (expected one with corpus.jsonl, queries.jsonl, qrels/)")
     corpus = find(folder, "corpus.jsonl", "corpus.tsv")
     queries = find(folder, "queries.jsonl", "queries.tsv", "topics.txt")
     if corpus is None or queries is None:
         missing = "corpus.jsonl" if corpus is None else "queries.jsonl"
         raise FormatError(folder, 0, f"expected {missing} (or .tsv, either may be .gz) in this folder")
-    return read_files(
-        folder.resolve().name, corpus, queries, _splits(folder), _fold_file(folder), report=report
-    )
+    name, splits, folds = folder.resolve().name, _splits(folder), _fold_file(folder)
+    return read_files(name, corpus, queries, splits, folds, report=report, progress=progress)
 
 
 def read_files(
@@ -47,10 +46,11 @@ def read_files(
     *,
     columns: Columns | None = None,
     report: Report = refuse,
+    progress: bool = False,
 ) -> Collection:
     """Read a collection from separate files; `columns` names the columns of tables that have their own."""
     documents = DocumentFile(corpus, columns or {})
-    scanned = _scan(documents, report)
+    scanned = _scan(documents, report, progress)
     is_table = kind(queries) in (".jsonl", ".tsv")
     texts = read_queries(queries, columns, report) if is_table else read_topics(queries, report=report)
     return Collection(
@@ -85,9 +85,18 @@ def write_folder(collection: Collection, folder: Path) -> None:
             (temporary / "folds.json").write_text(json.dumps(folds, indent=1) + "\n", encoding="utf-8")
 
 
-def _scan(documents: DocumentFile, report: Report) -> Scan:
+def _scan(documents: DocumentFile, report: Report, progress: bool) -> Scan:
+    from tqdm import tqdm
+
     scan = Scan()
-    for line, document in documents.numbered(report):
+    bar = {
+        "desc": documents.path.name,
+        "unit": " documents",
+        "delay": 1,
+        "leave": False,
+        "disable": not progress,
+    }
+    for line, document in tqdm(documents.numbered(report), **bar):
         if not scan.add(document):
             report(documents.path, line, f"docno {document.docno!r} was already used by an earlier line")
     if not scan.docnos:

@@ -7,14 +7,13 @@ of its own, such as `ir:gov2/trec-tb-2004`, is the test split. Documents are str
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any
 
 from gr2.data import Collection, Document
 
 SPLITS = ("train", "dev", "validation", "valid", "test")
 TEXT_FIELDS = ("text", "body", "abstract")
 QUERY_FIELDS = ("title", "query", "text")
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -29,8 +28,7 @@ class IrdsDocuments:
 
     def __iter__(self) -> Iterator[Document]:
         """Yield the documents in the data set's own order."""
-        documents: Iterable[Any] = explained(self.id, self._dataset.docs_iter)
-        return (document_of(row) for row in documents)
+        return (document_of(row) for row in explained(self.id, self._dataset.docs_iter))
 
 
 def read_irds(id: str) -> Collection:
@@ -76,10 +74,10 @@ def document_of(row: Any) -> Document:
     return Document(row.doc_id, title, text, url)
 
 
-def explained(id: str, read: Callable[[], T]) -> T:
-    """Do what reads data; if it is not there and cannot be fetched, say so in a sentence."""
+def explained(id: str, read: Callable[[], Iterable[Any]]) -> Iterator[Any]:
+    """Yield what is read; if the data is not there and cannot be fetched, say so in a sentence."""
     try:
-        return read()
+        yield from read()
     except (OSError, RuntimeError) as error:
         raise ValueError(f"ir_datasets could not read {id!r}: {error}") from error
 

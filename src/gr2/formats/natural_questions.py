@@ -55,8 +55,8 @@ def read_natural_questions(files: Mapping[str, Path]) -> Collection:
 def page_of(record: Mapping[str, Any]) -> Document:
     """The page of an example.
 
-    >>> page_of({"document_text": "Cats <H1> Cat </H1> <Table> x </Table> <P> Cats purr . </P> <P> More </P>"})
-    Document(docno='Cat', title='Cat', text='Cats purr . Cats x More', url='')
+    >>> page_of({"document_text": "A <H1> Cat </H1> <Table> x </Table> <P> Cats purr . </P> <P> More </P>"})
+    Document(docno='Cat', title='Cat', text='Cats purr . A x More', url='')
     """
     tokens = record["document_text"]
     heading, paragraph = HEADING.search(tokens), PARAGRAPH.search(tokens)
