@@ -61,7 +61,7 @@ def _leaks(leaks: Leaks) -> str:
     queries = leaks.collection.split(leaks.split)
     memory, count = Counter(leaks.memory.values()), max(1, len(queries))
     shares = [
-        f"{len(leaks.near_twins):,} ({len(leaks.near_twins) / count:.0%}) have a near-twin among the training "
+        f"{len(leaks.near_twins):,} ({len(leaks.near_twins) / count:.0%}) have a near-twin among the train "
         f"queries (Jaccard of stemmed words ≥ {NEAR_TWIN})",
         *(
             f"{memory[kind]:,} ({memory[kind] / count:.0%}): {kind} of the relevant documents "

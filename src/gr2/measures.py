@@ -7,7 +7,7 @@ a run does not answer counts as 0. This file knows no retrieval.
 """
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
@@ -20,7 +20,8 @@ BINARY = ("MRR@3", "MRR@20", "Hits@1", "Hits@10")
 PAPER = GRADED + BINARY
 Gain = Literal["linear", "exponential"]
 ALIASES = {"MRR": "RR", "Hits": "Success"}
-ERR = re.compile(r"ERR(?:@([1-9][0-9]*))?")
+CUTOFF = re.compile(r"[1-9][0-9]*")
+ERR = re.compile(rf"ERR(?:@({CUTOFF.pattern}))?")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,8 +81,8 @@ def evaluate(
         for qid, judged in qrels.items():
             grades = [judged.get(docno, 0) for docno in run.docnos(qid)]
             values[name][qid] = expected_reciprocal_rank(grades, cutoff, convention.max_grade)
-    for name, measure in foreign.items():
-        _fill(values[name], measure, run, qrels)
+    for name, qid, value in _by_ir_measures(foreign, run, qrels):
+        values[name][qid] = value
     return Evaluation(run.name, values, convention)
 
 
@@ -107,6 +108,8 @@ def _ir_measure(name: str, qrels: Qrels, convention: Convention) -> Any:
     import ir_measures
 
     stem, at, rest = name.partition("@")
+    if at and not CUTOFF.fullmatch(rest):
+        raise ValueError(f"measure {name!r}: expected a whole number of at least 1 behind the @")
     try:
         measure = ir_measures.parse_measure(ALIASES.get(stem, stem) + at + rest)
     except (NameError, ValueError, SyntaxError, KeyError) as error:
@@ -120,14 +123,14 @@ def _ir_measure(name: str, qrels: Qrels, convention: Convention) -> Any:
     return measure
 
 
-def _fill(values: dict[str, float], measure: Any, run: Run, qrels: Qrels) -> None:
+def _by_ir_measures(measures: Mapping[str, Any], run: Run, qrels: Qrels) -> Iterator[tuple[str, str, float]]:
     import ir_measures
 
     # Minus the rank as score, so that no evaluator's float width or tie rule can change our order.
     ranked = {qid: {docno: -float(rank) for rank, docno in enumerate(run.docnos(qid))} for qid in qrels}
     answered = {qid: row for qid, row in ranked.items() if row}
-    if answered:
-        for metric in ir_measures.iter_calc(
-            [measure], {qid: dict(row) for qid, row in qrels.items()}, answered
-        ):
-            values[metric.query_id] = float(metric.value)
+    if measures and answered:
+        judged = {qid: dict(row) for qid, row in qrels.items()}
+        for metric in ir_measures.iter_calc(set(measures.values()), judged, answered):
+            for name in (name for name, measure in measures.items() if measure == metric.measure):
+                yield name, metric.query_id, float(metric.value)

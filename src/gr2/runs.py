@@ -116,7 +116,7 @@ def _decreasing(ranking: Ranking) -> Iterator[tuple[str, str]]:
     reorder them.
     """
     limit, least = np.float32(np.inf), np.float32(-np.inf)
-    largest = np.finfo(np.float32).max
+    largest = np.float32(3e38)  # below the largest float, so that there are steps left beyond it
     for docno, score in ranking:
         value = np.float32(np.clip(score, -largest, largest))
         limit = value if value < limit else np.nextafter(limit, least)
