@@ -1,0 +1,63 @@
+"""What a search hands back: docid indices and scores of each query, and what they cost (SPEC §4).
+
+This file knows no model and no trie.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Ranked:
+    """The docids found for a batch of queries, best first; query `b` owns ``offsets[b] ... offsets[b + 1]``.
+
+    >>> found = Ranked(
+    ...     offsets=np.array([0, 2, 3]),
+    ...     docids=np.array([7, 4, 1]),
+    ...     scores=np.array([-0.5, -2, -1], np.float32),
+    ...     proven=np.array([True, False]),
+    ...     rows=np.array([9, 12]),
+    ... )
+    >>> [docids.tolist() for docids, scores in found]
+    [[7, 4], [1]]
+    """
+
+    offsets: NDArray[np.int64]
+    """[B + 1] Where the docids of each query begin and end."""
+    docids: NDArray[np.int64]
+    """[found] docid indices of the trie."""
+    scores: NDArray[np.float32]
+    """[found] log-probabilities (divided by length where a length penalty was asked for); equal scores stand
+    in the order of their docid indices."""
+    proven: NDArray[np.bool_]
+    """[B] True: no docid outside the list has a better score. False: not known."""
+    rows: NDArray[np.int64]
+    """[B] How many tokens the decoder read for the query: what the search cost, whatever the machine."""
+    vectors: Tensor | None = None
+    """[found, width] the representations of the docids, where a projection was given."""
+
+    @classmethod
+    def of_nothing(cls) -> "Ranked":
+        """The result of an empty batch."""
+        none = np.zeros(0, np.int64)
+        return cls(
+            offsets=np.zeros(1, np.int64),
+            docids=none,
+            scores=none.astype(np.float32),
+            proven=none.astype(np.bool_),
+            rows=none,
+        )
+
+    def __len__(self) -> int:
+        """The number of queries."""
+        return len(self.offsets) - 1
+
+    def __getitem__(self, query: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """The docid indices and scores of one query."""
+        if not 0 <= query < len(self):
+            raise IndexError(f"query {query} of {len(self)}")
+        part = slice(int(self.offsets[query]), int(self.offsets[query + 1]))
+        return self.docids[part], self.scores[part]

@@ -1,0 +1,198 @@
+"""What beam and exact search share: checked input, finished docids, and the ranking they become (SPEC §4).
+
+This file knows no layer and no order of search.
+
+Shapes: B queries, N entries, K places per query, T tokens, D width.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gr2.decode.cells import Cells
+from gr2.decode.paths import Paths, paths_of
+from gr2.decode.ranked import Ranked
+from gr2.decode.scores import NodePrior, Normaliser, child_scores
+from gr2.decode.weights import Decoder
+from gr2.trie import Trie
+
+Project = Callable[[Tensor], Tensor]
+NOTHING = -torch.inf
+
+
+class Search:
+    """One batch of queries under way: the decoder's memory, the trie, and the docids finished so far."""
+
+    def __init__(
+        self,
+        decoder: Decoder,
+        trie: Trie,
+        states: Tensor,
+        mask: Tensor,
+        *,
+        places: int,
+        k: int,
+        normaliser: Normaliser,
+        length_penalty: float,
+        prior: NodePrior | None,
+        project: Project | None,
+    ) -> None:
+        """Check everything before the first multiplication; see `beam` for the arguments."""
+        _check(trie, states, mask, normaliser, prior)
+        self.decoder, self.normaliser, self.prior = decoder, normaliser, prior
+        self.penalty, self.k, self.project = length_penalty, k, project
+        self.paths: Paths = paths_of(trie, decoder.device)
+        self.batch = len(states)
+        self.tallest = int(trie.height[0])
+        self.cells = Cells(
+            decoder,
+            states.to(decoder.device),
+            mask.to(decoder.device),
+            self.tallest,
+            keep=project is not None,
+        )
+        self.pool = Pool(self.batch, places, decoder.device)
+
+    def expand(
+        self, query: Tensor, cell: Tensor, top: Tensor, node: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Read the tokens from `top` to `node` behind `cell`, and score the children of `node`.
+
+        Returns:
+            The last cell of each row [R]; then row, child and log-probability of each child [C].
+        """
+        tokens, counts = self.paths.stretch(top, node, self.decoder.start)
+        last, state = self.cells.extend(query, cell, tokens, counts)
+        row, child, gain = child_scores(
+            self.decoder, self.paths, state, query, node, self.normaliser, self.prior
+        )
+        return last, row, child, gain
+
+    def final(self, score: Tensor, length: Tensor | int) -> Tensor:
+        """The score of a finished docid of so many tokens, its end included, as transformers computes it."""
+        return score if self.penalty == 0 else score / length**self.penalty
+
+    def bound(self, score: Tensor, depth: Tensor | int, node: Tensor) -> Tensor:
+        """The best final score below a node: log-probabilities only fall, and a penalty favours one end."""
+        if self.penalty == 0:
+            return score
+        return self.final(score, depth + self.paths.height[node] if self.penalty > 0 else depth + 1)
+
+    def ranked(self, proven: Tensor) -> Ranked:
+        """Order what was finished and add representations, if asked for."""
+        pool, k = self.pool, self.k
+        real = pool.score[:, :k] > NOTHING  # [B, k]
+        query = torch.nonzero(real)[:, 0]
+        vectors = None
+        if self.project is not None:
+            vectors = self._represent(
+                query, *(entry[:, :k][real] for entry in (pool.cell, pool.top, pool.leaf))
+            )
+        return Ranked(
+            offsets=np.concatenate([[0], real.sum(1).cumsum(0).cpu().numpy()]),
+            docids=pool.docid[:, :k][real].cpu().numpy(),
+            scores=pool.score[:, :k][real].float().cpu().numpy(),
+            proven=proven.cpu().numpy(),
+            rows=self.cells.rows.cpu().numpy(),
+            vectors=vectors,
+        )
+
+    def _represent(self, query: Tensor, cell: Tensor, top: Tensor, leaf: Tensor) -> Tensor:
+        """Mean of `project` over the states that read a docid's tokens, without start and end [N, width].
+
+        A forced stretch that the search skipped is read now; everything else is already there.
+        """
+        assert self.project is not None and self.cells.states is not None
+        behind = torch.nonzero(top != leaf)[:, 0]
+        if len(behind):
+            tokens, counts = self.paths.stretch(top[behind], leaf[behind], self.decoder.start)
+            last = counts.cumsum(0) - 1
+            inner = torch.ones_like(tokens, dtype=torch.bool).index_fill_(
+                0, last, False
+            )  # the end is not read
+            cell = cell.clone()
+            cell[behind] = self.cells.extend(query[behind], cell[behind], tokens[inner], counts - 1)[0]
+        length = self.cells.length[cell] - 1  # [N] without the start
+        place = torch.arange(self.tallest - 1, device=cell.device)
+        real = place < length[:, None]  # [N, T]
+        used, at = torch.unique(self.cells.ancestors[cell][:, 1:][real], return_inverse=True)
+        each = self.project(self.cells.states[used])  # [cells, width]
+        total = each.new_zeros(len(cell), each.shape[1]).index_add_(0, torch.nonzero(real)[:, 0], each[at])
+        return total / length.clamp_min(1)[:, None]
+
+
+class Pool:
+    """The best finished docids of each query, best first; equal scores by docid index."""
+
+    def __init__(self, batch: int, places: int, device: torch.device) -> None:
+        """Begin with nothing: every score is -inf."""
+        self.places = places
+        self.score = torch.full((batch, places), NOTHING, device=device)
+        self.docid, self.leaf, self.top, self.cell = (
+            torch.zeros(batch, places, dtype=torch.long, device=device) for _ in range(4)
+        )
+
+    def add(
+        self, query: Tensor, score: Tensor, docid: Tensor, leaf: Tensor, top: Tensor, cell: Tensor
+    ) -> None:
+        """Merge finished docids, each [N] and sorted by query; `top` is the node entered behind `cell`."""
+        if not len(query):
+            return
+        block = Block(query, len(self.score))
+        score = torch.cat([self.score, block.spread(score, NOTHING)], 1)  # [B, K + N]
+        docid = torch.cat([self.docid, block.spread(docid, 0)], 1)
+        by_docid = docid.argsort(1)
+        by_score = score.gather(1, by_docid).argsort(dim=1, descending=True, stable=True)
+        best = by_docid.gather(1, by_score)[:, : self.places]
+        self.score, self.docid = score.gather(1, best), docid.gather(1, best)
+        self.leaf, self.top, self.cell = (
+            torch.cat([old, block.spread(new, 0)], 1).gather(1, best)
+            for old, new in ((self.leaf, leaf), (self.top, top), (self.cell, cell))
+        )
+
+    def worst(self, k: int) -> Tensor:
+        """The k-th best score of each query [B], -inf where there are fewer."""
+        return self.score[:, k - 1]
+
+
+class Block:
+    """Entries of unequal numbers per query, sorted by query → one block [B, most]."""
+
+    def __init__(self, query: Tensor, batch: int) -> None:
+        """Find the place of each entry [N] among those of its query."""
+        count = torch.bincount(query, minlength=batch)  # [B]
+        self.shape = (batch, int(count.max()))
+        place = torch.arange(len(query), device=query.device) - (count.cumsum(0) - count)[query]
+        self.at = query * self.shape[1] + place  # [N]
+
+    def spread(self, values: Tensor, empty: float) -> Tensor:
+        """The values [N] in their places [B, most]."""
+        block = values.new_full((self.shape[0] * self.shape[1],), empty)
+        return block.index_copy_(0, self.at, values).view(self.shape)
+
+    def best(self, values: Tensor, most: int) -> tuple[Tensor, Tensor]:
+        """The highest values of each query [B, most] and which entry each is; -inf where there is none."""
+        top, at = self.spread(values, NOTHING).topk(min(most, self.shape[1]), dim=1)
+        entry = self.spread(torch.arange(len(values), device=values.device), 0)
+        return top, entry.gather(1, at)
+
+
+def _check(trie: Trie, states: Tensor, mask: Tensor, normaliser: Normaliser, prior: NodePrior | None) -> None:
+    if not len(trie):
+        raise ValueError("the trie holds no docid, so there is nothing to decode")
+    if states.ndim != 3 or mask.shape != states.shape[:2]:
+        raise ValueError(
+            "expected encoder states [B, S, width] and a mask [B, S], "
+            f"not {list(states.shape)} and {list(mask.shape)}"
+        )
+    empty = torch.nonzero(~mask.bool().any(1))[:, 0].tolist()
+    if empty:
+        raise ValueError(f"query {empty[0]} of the batch has no token: its row of the encoder mask is empty")
+    if normaliser not in ("vocabulary", "trie"):
+        raise ValueError(f"normaliser must be 'vocabulary' or 'trie', not {normaliser!r}")
+    if prior is not None and normaliser != "trie":
+        raise ValueError("a node prior joins the softmax over a node's children: it needs normaliser='trie'")
+    if prior is not None and len(prior.queries) != len(states):
+        raise ValueError(f"the node prior has {len(prior.queries)} query vectors for {len(states)} queries")
