@@ -54,28 +54,30 @@ def atomic_folder(path: Path) -> Iterator[Path]:
     if path.exists() and not _replaceable(path):
         raise ValueError(f"{path}: exists and was not written by gr2 (no {MANIFEST}); choose another folder")
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
+    beside = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
+    new, old = beside / "new", beside / "old"
     try:
-        yield temporary
-        temporary.chmod(0o755)
-        write_manifest(temporary)
+        new.mkdir()
+        yield new
+        new.chmod(0o755)
+        write_manifest(new)
         if path.exists():
-            old = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
             os.replace(path, old)
-            os.replace(temporary, path)
-            shutil.rmtree(old)
-        else:
-            os.replace(temporary, path)
+        os.replace(new, path)
     finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+        if old.exists() and not path.exists():  # the new one did not get there: bring the old one back
+            os.replace(old, path)
+        shutil.rmtree(beside, ignore_errors=True)
 
 
 def write_manifest(folder: Path) -> None:
-    """Write the size and SHA-256 of every file of a folder into its manifest."""
+    """Write the size and SHA-256 of every file of a folder into its manifest, all flushed to disk."""
+    paths = [path for path in sorted(folder.rglob("*")) if path.is_file() and path != folder / MANIFEST]
+    for path in paths:
+        _flush(path)
     files = {
         str(path.relative_to(folder)): {"bytes": path.stat().st_size, "sha256": sha256(path)}
-        for path in sorted(folder.rglob("*"))
-        if path.is_file() and path.name != MANIFEST
+        for path in paths
     }
     write_json(folder / MANIFEST, {"files": files})
 
@@ -85,11 +87,15 @@ def verify(folder: Path) -> None:
     manifest = folder / MANIFEST
     if not manifest.is_file():
         raise ValueError(f"{folder}: has no {MANIFEST}, so it was not written whole by gr2")
-    for name, expected in json.loads(manifest.read_text(encoding="utf-8"))["files"].items():
-        path = folder / name
+    try:
+        files = json.loads(manifest.read_text(encoding="utf-8"))["files"]
+        listed = [(folder / name, entry["bytes"], entry["sha256"]) for name, entry in files.items()]
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        raise ValueError(f"{manifest}: changed since it was written (it is not a manifest)") from error
+    for path, size, checksum in listed:
         if not path.is_file():
             raise ValueError(f"{path}: missing, but {MANIFEST} lists it")
-        if path.stat().st_size != expected["bytes"] or sha256(path) != expected["sha256"]:
+        if path.stat().st_size != size or sha256(path) != checksum:
             raise ValueError(f"{path}: changed since it was written (its checksum differs from {MANIFEST})")
 
 
