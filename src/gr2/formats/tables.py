@@ -37,20 +37,19 @@ class DocumentFile:
 
     def numbered(self, report: Report = refuse) -> Iterator[tuple[int, Document]]:
         """Yield line number and document; a line with a problem is reported and left out."""
-        names = {name: _names(name, self.columns) for name in ("docno", "title", "text", "url")}
+        docno, title, text, url = (_names(name, self.columns) for name in ("docno", "title", "text", "url"))
         for line, record in records(self.path, report):
             try:
-                yield (
-                    line,
-                    Document(
-                        _key(record, names["docno"]),
-                        _text(record, names["title"]),
-                        _text(record, names["text"], required=True),
-                        _text(record, names["url"]),
-                    ),
+                document = Document(
+                    _key(record, docno),
+                    _text(record, title),
+                    _text(record, text, required=True),
+                    _text(record, url),
                 )
             except ValueError as error:
                 report(self.path, line, str(error))
+            else:
+                yield line, document
 
 
 def read_queries(
@@ -116,11 +115,9 @@ def _key(record: Mapping[str, Any], names: tuple[str, ...]) -> str:
         if name in record:
             value = record[name]
             key = str(value) if type(value) is int else value
-            if not isinstance(key, str) or not is_key(key):
-                raise ValueError(
-                    f"expected {name!r} to be a printable key without white space, found {_short(value)}"
-                )
-            return key
+            if isinstance(key, str) and is_key(key):
+                return key
+            raise ValueError(f"expected {name!r} to be a key without white space, found {_short(value)}")
     raise ValueError(f"missing field {' or '.join(map(repr, names))}")
 
 
@@ -128,11 +125,11 @@ def _text(record: Mapping[str, Any], names: tuple[str, ...], *, required: bool =
     for name in names:
         if name in record:
             value = record[name]
-            if value is None and not required:
-                return ""
-            if not isinstance(value, str):
+            if isinstance(value, str):
+                return value
+            if value is not None or required:
                 raise ValueError(f"expected {name!r} to be a string, found {_short(value)}")
-            return value
+            return ""
     if required:
         raise ValueError(f"missing field {' or '.join(map(repr, names))}")
     return ""
