@@ -299,14 +299,13 @@ def _grow(tokens: Int32, offsets: Int64, order: Int64, end: int) -> tuple[Int32,
 
 @_compiled
 def _summaries(first: Int32, leaves: Int64) -> tuple[Int32, NDArray[np.uint16]]:
-    """How many of these leaves lie below each node, and the longest way down to one of them."""
+    """How many of these leaves lie below each node, and the longest way down from it to any leaf."""
     below, height = np.zeros(len(first) - 1, np.int32), np.zeros(len(first) - 1, np.uint16)
     below[leaves] = 1
     for node in range(len(below) - 1, -1, -1):  # children have higher numbers, so they come first
         for child in range(first[node] + 1, first[node + 1] + 1):
             below[node] += below[child]
-            if below[child]:
-                height[node] = max(height[node], height[child] + 1)
+            height[node] = max(height[node], height[child] + 1)
     return below, height
 
 
