@@ -68,7 +68,7 @@ def compare_groups(
     collection: Collection, paths: Sequence[Path], request: Request
 ) -> Iterator[tuple[str, Comparison]]:
     """Yield the comparison over all queries, then over seen and unseen ones if there are both."""
-    qrels, excluded = collection.split(request.split), _pairs(request.exclude)
+    qrels, excluded = collection.split(request.split), read_pairs(request.exclude)
     judged = {
         qid: {d: g for d, g in row.items() if d not in excluded.get(qid, ())} for qid, row in qrels.items()
     }
@@ -99,7 +99,8 @@ def _names(paths: Sequence[Path]) -> list[str]:
     return stems if len(set(stems)) == len(stems) else [str(path) for path in paths]
 
 
-def _pairs(path: Path | None) -> dict[str, set[str]]:
+def read_pairs(path: Path | None) -> dict[str, set[str]]:
+    """Read `qid docno` lines: documents to leave out of a query's ranking and judgements."""
     pairs: dict[str, set[str]] = {}
     for line, text in text_lines(path) if path is not None else ():
         cells = text.split()
