@@ -140,7 +140,10 @@ def _bind_multiprocessing(modules: Mapping[str, Module]) -> None:
 def _installed(package: str) -> list[Named]:
     if not package.isidentifier():
         raise ValueError(f"pydocs:{package}: expected the name of a top-level package, such as numpy")
-    spec = importlib.util.find_spec(package) if package not in sys.modules else sys.modules[package].__spec__
+    try:
+        spec = importlib.util.find_spec(package)
+    except ValueError:  # in sys.modules without a spec, such as __main__
+        spec = None
     if spec is None:
         raise ValueError(f"pydocs:{package}: no package of this name is installed")
     roots = [Path(place) for place in spec.submodule_search_locations or ()]

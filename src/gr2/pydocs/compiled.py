@@ -11,11 +11,12 @@ import importlib.util
 import inspect
 import re
 import types
+import warnings
 from collections.abc import Iterator
 
 from gr2.pydocs.source import Module, Thing
 
-NOT_IMPORTED = frozenset("readline _asyncio _decimal _elementtree _zoneinfo _tkinter".split())
+NOT_IMPORTED = frozenset("readline _asyncio _elementtree _zoneinfo _tkinter".split())
 
 FUNCTIONS = (types.BuiltinFunctionType, types.MethodDescriptorType, types.ClassMethodDescriptorType)
 ATTRIBUTES = (types.GetSetDescriptorType, types.MemberDescriptorType)
@@ -42,7 +43,11 @@ class Inspector:
         if name in NOT_IMPORTED or not is_compiled(name):
             return None
         try:
-            module = importlib.import_module(name)
+            with warnings.catch_warnings():
+                warnings.simplefilter(
+                    "ignore", DeprecationWarning
+                )  # a module to be removed is still documented
+                module = importlib.import_module(name)
         except ImportError:  # built, but a shared library it needs is not on this machine
             return None
         found = Module(name, doc=_doc(module), compiled=True)

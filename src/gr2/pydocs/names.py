@@ -4,7 +4,8 @@ A module is public if no part of its name begins with an underscore. A name coun
 
 - the module defines it, or
 - `__all__` lists it, wherever it comes from: imported, or bound while running (then it is looked for in the
-  module's own submodules and in the private modules that it imports), or
+  module's own submodules and in the private modules that it imports); or that of its own submodule lists it
+  and the module takes it with ``from submodule import *``, or
 - there is no `__all__` (or one that only running would tell) and it comes from a private module or from its
   own submodule. So ``contextlib.wraps`` is not a name: it is ``functools.wraps``.
 
@@ -29,10 +30,11 @@ INTERNAL = frozenset(
 class Claim(NamedTuple):
     """A name that an object may have. The least of its claims is the name it gets."""
 
+    loose: bool
+    """Importable, but not offered: not in `__all__`, or taken from some other private module; or a member of
+    a class that goes by an alias."""
     level: int
     """How many private bases lie between the class that the name gives and the one that defines it."""
-    loose: bool
-    """Importable, but not offered: not in `__all__`, or taken from some other private module."""
     alias: bool
     """Not the object's own name."""
     dots: int
@@ -84,13 +86,21 @@ class Names:
                     if isinstance(thing, Thing):
                         loose = (module.name, key) in self._loose
                         claims.setdefault(thing, []).append(_claim(thing, docno, name, loose=loose))
-        rows = [Named(name, "", module.doc, name, "", module.compiled) for name, module in known.items()]
+        rows = [
+            Named(name, "", self._module_doc(module), name, "", module.compiled)
+            for name, module in known.items()
+        ]
         rows += self._objects({thing: min(names) for thing, names in claims.items()})
         unique: dict[str, Named] = {}
         for row in sorted(rows, key=lambda row: (row.docno, row.compiled)):
             if row.doc.strip():
                 unique.setdefault(row.docno, row)
         return list(unique.values())
+
+    def _module_doc(self, module: Module) -> str:
+        taken = module.bound.get("__doc__", [])  # from _struct import __doc__
+        others = [self.module(ref.module) for ref in taken if isinstance(ref, Ref)]
+        return module.doc or next((other.doc for other in others if other), "")
 
     def _public_modules(self) -> dict[str, Module]:
         """Public name → module. A private module is public where a public one exports it: os.path."""
@@ -114,20 +124,26 @@ class Names:
         while pending:  # the next round names the members of the classes of this one
             members: dict[Thing, list[Claim]] = {}
             for thing, claim in pending.items():
-                doc, signature = thing.doc, thing.signature
+                doc, signature = thing.doc or self._doc_of(thing), thing.signature
+                loose = claim.loose or claim.alias
                 for level, ancestor in enumerate(self._ancestors(thing)):
                     signature = signature or ancestor.signature
-                    if level and ancestor in chosen:
+                    if level and ancestor in chosen and not chosen[ancestor].alias:
                         continue
-                    doc = doc or ancestor.doc
+                    doc = doc or ("" if ancestor in chosen else ancestor.doc)
                     for key, member in ancestor.members.items():
                         if not key.startswith("_") and member not in chosen:
                             name, owner = f"{claim.docno}.{key}", claim.docno
-                            other = _claim(member, name, claim.module, owner, claim.loose, level)
+                            other = _claim(member, name, claim.module, owner, loose, level)
                             members.setdefault(member, []).append(other)
                 yield Named(claim.docno, signature, doc, claim.module, claim.owner, thing.compiled)
             pending = {member: min(claims) for member, claims in members.items()}
             chosen |= pending
+
+    def _doc_of(self, thing: Thing) -> str:
+        home = self.module(thing.home)
+        found = self._resolve(home, thing.doc_of, frozenset()) if home and thing.doc_of else []
+        return next((other.doc for other in found if other.doc), "")
 
     def exports(self, module: Module) -> Mapping[str, list[Thing | Module]]:
         """The public names of a module, each with what it may stand for."""
@@ -137,10 +153,12 @@ class Names:
         closed = module.listed is not None and not module.listed_in_part
         exports: dict[str, list[Thing | Module]] = {}
         starred = {name for star in module.stars for name in self._star_names(self.module(star))}
+        inner = [self.module(star) for star in module.stars if _is_below(star, module)]
+        published = {name for other in inner if other for name in self._listed(other)}
         for name in sorted({*module.bound, *starred, *listed}):
             if name.startswith("_"):
                 continue
-            if name in listed:
+            if name in listed or name in published:
                 found = self._lookup(module, name) or self._lazy(module, name)
             else:
                 origins = set(self._origins(module, name))
@@ -224,9 +242,11 @@ class Names:
         found: list[Thing | Module] = []
         for value in module.bound.get(name, ()):
             found += [value] if isinstance(value, Thing) else self._resolve(module, value, seen)
-        if not found:
-            for star in module.stars:
-                if (other := self.module(star)) and name in self._star_names(other):
+        bound = bool(found)
+        for star in module.stars:
+            other = self.module(star)
+            if other and (other.compiled or not bound):  # an accelerator may say what its twin does not
+                if name in self._star_names(other):
                     found += self._lookup(other, name, seen)
         if not found and (submodule := self.module(f"{module.name}.{name}")):
             found = [submodule]
@@ -275,4 +295,4 @@ def _claim(
     thing: Thing, docno: str, module: str, owner: str = "", loose: bool = False, level: int = 0
 ) -> Claim:
     alias = docno.rpartition(".")[2] != thing.name
-    return Claim(level, loose, alias, docno.count("."), len(docno), docno, module, owner)
+    return Claim(loose, level, alias, docno.count("."), len(docno), docno, module, owner)

@@ -46,6 +46,8 @@ class Thing:
     compiled: bool = False
     members: "dict[str, Thing]" = field(default_factory=dict)
     bases: "tuple[Ref | Thing, ...]" = ()
+    doc_of: Ref | None = None
+    """What its docstring is taken from while running, if it has none of its own."""
 
 
 @dataclass(eq=False)
@@ -69,6 +71,11 @@ class Module:
     def bind(self, name: str, value: Thing | Ref) -> None:
         """Note one more thing that a name may be bound to."""
         self.bound.setdefault(name, []).append(value)
+
+    def replace_by(self, name: str) -> None:
+        """Note that another module takes its place: ``sys.modules[__name__] = name``."""
+        self.stars += [ref.module for ref in self.bound.get(name, ()) if isinstance(ref, Ref)]
+        self.listed = [*(self.listed or ()), Ref((name,))]
 
 
 def read_package(root: Path, name: str) -> Iterator[Module]:
@@ -108,8 +115,6 @@ def read_module(name: str, tree: ast.Module, package: bool) -> Module:
             case ast.FunctionDef() | ast.AsyncFunctionDef():
                 if thing := _function(node, name, method=False):
                     module.bind(node.name, thing)
-                for wrapped in _wrapped(node):
-                    module.bind(node.name, wrapped)
             case ast.ClassDef():
                 module.bind(node.name, _class(node, name))
             case ast.Import() | ast.ImportFrom():
@@ -121,14 +126,25 @@ def read_module(name: str, tree: ast.Module, package: bool) -> Module:
                 _list(module, value, constants)
             case ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Name(id="__all__")), args=[value])):
                 _list(module, value, constants)
+            case ast.Assign(targets=[ast.Name(id="__doc__")], value=ast.Constant(value=str(text))):
+                module.doc = module.doc or text
+            case ast.Assign(
+                targets=[ast.Attribute(value=ast.Name(id=owner), attr="__doc__")],
+                value=ast.Attribute(value=source, attr="__doc__"),
+            ):
+                for documented in module.bound.get(owner, ()):
+                    if isinstance(documented, Thing):
+                        documented.doc_of = _reference(source)
+            case ast.Assign(targets=[ast.Subscript(slice=ast.Name(id="__name__"))], value=ast.Name(id=other)):
+                module.replace_by(other)
             case ast.Assign(targets=targets, value=value):
                 for target in targets:
                     if isinstance(target, ast.Name):
                         constants[target.id] = value
                         if ref := _reference(value):
                             module.bind(target.id, ref)
-    unbound = (isinstance(name, str) and name not in module.bound for name in module.listed or ())
-    if not module.stars and any(unbound):
+    there = module.bound.keys() | constants.keys()
+    if not module.stars and any(isinstance(name, str) and name not in there for name in module.listed or ()):
         for inner in ast.walk(tree):  # to find what `__getattr__` or a loop binds
             if isinstance(inner, ast.Import | ast.ImportFrom):
                 module.mentioned.update(_imported_modules(module, inner))
@@ -253,21 +269,19 @@ def _function(node: Function, home: str, method: bool) -> Thing | None:
         return None
     if any(name.endswith("property") for name in decorators):
         return Thing(node.name, "property", ast.get_docstring(node) or "", home=home)
-    documented = ast.get_docstring(node) or ""
-    if not documented and node.name not in ("__init__", "__new__"):
-        return Thing(
-            node.name, "function", home=home
-        )  # never a document: its signature is not worth the time
     bound = method and "staticmethod" not in decorators
-    return Thing(node.name, "function", documented, _signature(node.args, bound), home)
+    doc, signature = ast.get_docstring(node) or "", ""
+    if doc or not method or node.name in ("__init__", "__new__"):  # no other will be shown: save the time
+        signature = _signature(node.args, bound)
+    return Thing(node.name, "function", doc, signature, home, doc_of=_wrapped(node))
 
 
-def _wrapped(node: Function) -> Iterator[Ref]:
-    """What a function without a docstring takes its docstring from, by ``@wraps(original)``."""
+def _wrapped(node: Function) -> Ref | None:
+    """What ``@wraps(original)`` gives a function its docstring from."""
     for decorator in node.decorator_list:
         if isinstance(decorator, ast.Call) and _last_name(decorator).endswith("wraps") and decorator.args:
-            if not ast.get_docstring(node) and (ref := _reference(decorator.args[0])):
-                yield ref
+            return _reference(decorator.args[0])
+    return None
 
 
 def _last_name(decorator: ast.expr) -> str:

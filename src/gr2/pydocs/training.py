@@ -3,17 +3,21 @@
 An object's query is the first sentence of its docstring without its own name, if four words or more are left.
 
 - grade 4: the object itself
-- grade 3: what its text names: dotted names, ``name()`` and quoted names found in its class, module or all
+- grade 3: what its text names: a word that is written as code (dotted, called, quoted, with an underscore or
+  a capital inside) and is found in its class, its module or among all
 - grade 2: the other members of its class; of a class, its members
 - grade 1: other objects of its module
 
-At most eight objects per grade, chosen by a hash of both names: the choice depends neither on order nor on
-how many objects there are elsewhere. This file knows nothing of Python source.
+At most eight objects per grade: those whose names come next after its own in the order of their hashes, a
+choice that depends neither on the order of reading nor on what there is elsewhere. This file knows nothing
+of Python source.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from bisect import bisect_left
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
+from itertools import islice
 from typing import NamedTuple
 
 CAP = 8
@@ -24,7 +28,12 @@ LEAST_WORDS = 4
 _SENTENCE = re.compile(r"(?<!\be\.g)(?<!\bi\.e)(?<!\betc)(?<!\bvs)[.!?:](?=\s|$)")
 _CALL = re.compile(r"^[\w.]+\([^\n]*?\)\s*-+>\s*[\w ]+?(?:[.,:]\s+|\s+-+\s+)")
 _WORD = re.compile(r"(?<![\w.])[`'\"]*([A-Za-z_]\w*(?:\.\w+)*)(?:\([^)]*\))?[`'\"]*(?!\w)")
-_NAMES = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+|[A-Za-z_]\w*(?=\(\))|(?<=[`'])[A-Za-z_]\w*(?=[`'])")
+_NAMES = re.compile(
+    r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+"  # json.loads
+    r"|[A-Za-z_]\w*(?=\(\))"  # loads()
+    r"|(?<=[`'])[A-Za-z_]\w*(?=[`'])"  # `loads`
+    r"|\b[A-Za-z]+_\w+|\b[A-Z]+[a-z]+[A-Z]\w*"  # raw_decode, JSONDecoder
+)
 
 
 class Entry(NamedTuple):
@@ -45,24 +54,23 @@ def training(entries: Iterable[Entry]) -> tuple[dict[str, str], dict[str, dict[s
         modules.setdefault(entry.module, []).append(entry.docno)
         if entry.owner:
             owners.setdefault(entry.owner, []).append(entry.docno)
+    rings = {key: _ring(names) for pools in (modules, owners) for key, names in pools.items()}
     queries: dict[str, str] = {}
     qrels: dict[str, dict[str, int]] = {}
     for entry in rows.values():
         query = first_sentence(entry.text, entry.docno)
         if len(query.split()) < LEAST_WORDS:
             continue
-        qid = f"train:{entry.docno}"
-        queries[qid] = query
         judged = {entry.docno: 4}
-        pools = (
-            (3, _mentions(entry, rows)),
-            (2, owners.get(entry.owner or entry.docno, ())),
-            (1, modules[entry.module]),
-        )
-        for grade, pool in pools:
-            for docno in _choice(entry.docno, set(pool) - judged.keys()):
+        for grade, ring in (
+            (3, _ring(_mentions(entry, rows))),
+            (2, rings.get(entry.owner or entry.docno, []) if entry.docno != entry.module else []),
+            (1, rings[entry.module]),
+        ):
+            for docno in _choice(entry.docno, ring, judged.keys()):
                 judged[docno] = grade
-        qrels[qid] = judged
+        queries[f"train:{entry.docno}"] = query
+        qrels[f"train:{entry.docno}"] = judged
     return queries, qrels
 
 
@@ -72,7 +80,7 @@ def first_sentence(text: str, docno: str) -> str:
     >>> first_sentence("Merge sorted inputs, see merge() or\nheapq.merge. It is lazy.", "heapq.merge")
     'Merge sorted inputs, see or'
     """
-    paragraph = _CALL.sub("", text.strip()).partition("\n\n")[0]
+    paragraph = _CALL.sub("", text.strip()).partition("\n\n")[0].partition(">>>")[0]
     sentence = _SENTENCE.split(" ".join(paragraph.split()), maxsplit=1)[0]
     parts = docno.split(".")
     own = {".".join(parts[start:]) for start in range(len(parts))}
@@ -89,8 +97,17 @@ def _mentions(entry: Entry, rows: Mapping[str, Entry]) -> Iterator[str]:
                 break
 
 
-def _choice(docno: str, pool: Iterable[str]) -> list[str]:
-    def order(other: str) -> tuple[bytes, str]:
-        return blake2b(f"{docno}\0{other}".encode(), digest_size=8).digest(), other
+def _ring(names: Iterable[str]) -> list[tuple[bytes, str]]:
+    """Names in the order of their hashes."""
+    return sorted((_hash(name), name) for name in set(names))
 
-    return sorted(pool, key=order)[:CAP]
+
+def _choice(docno: str, ring: Sequence[tuple[bytes, str]], taken: Container[str]) -> list[str]:
+    """The first names after a docno on a ring, without those taken."""
+    start = bisect_left(ring, (_hash(docno), docno))
+    after = (ring[(start + step) % len(ring)][1] for step in range(len(ring)))
+    return list(islice((name for name in after if name not in taken), CAP))
+
+
+def _hash(name: str) -> bytes:
+    return blake2b(name.encode(), digest_size=8).digest()
