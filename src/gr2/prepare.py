@@ -49,28 +49,33 @@ def _from_files(name: str, recipe: Recipe, source: Path | None) -> Collection:
 def _from_irds(name: str, recipe: Recipe, seed: int) -> Collection:
     _require(name, recipe)
     splits = {split: [irds.load(id) for id in ids] for split, ids in recipe["splits"].items()}
+    folds: int | list[str] = recipe.get("folds", 0)
     try:
         whole = known_only(irds.from_irds(name, recipe["documents"], splits))
+        if isinstance(folds, list):
+            whole = replace(whole, folds=tuple(_qids(id, whole) for id in folds))
     except ValueError as error:
         raise DataMissing(f"{name}: {error}\n{recipe['obtain']}") from error
     collection = replace(whole.subset(recipe["size"], seed=seed), name=name)
-    folds = recipe.get("folds", 0)
-    if isinstance(folds, int):
-        return collection.with_folds(folds, seed=seed) if folds else collection
-    return replace(collection, folds=tuple(_qids(id, collection) for id in folds))
+    return collection.with_folds(folds, seed=seed) if isinstance(folds, int) and folds else collection
 
 
 def known_only(collection: Collection) -> Collection:
     """The collection without judgements of documents that its corpus does not have.
 
-    TREC judges what was pooled: for ClueWeb09 that is category A, of which category B is a part.
+    TREC judges what was pooled: for ClueWeb09 that is category A, of which category B is a part. A query
+    that loses all its judgements is no query of its split any more.
     """
     known = collection.docnos
     qrels = {
-        split: {qid: {docno: g for docno, g in row.items() if docno in known} for qid, row in judged.items()}
+        split: {
+            qid: kept
+            for qid, row in judged.items()
+            if (kept := {docno: grade for docno, grade in row.items() if docno in known})
+        }
         for split, judged in collection.qrels.items()
     }
-    return replace(collection, qrels=qrels)
+    return replace(collection, qrels=qrels, scanned=collection.scan)
 
 
 def _require(name: str, recipe: Recipe) -> None:
@@ -90,7 +95,8 @@ def _require(name: str, recipe: Recipe) -> None:
 
 def _qids(id: str, collection: Collection) -> tuple[str, ...]:
     judged = collection.split("test")
-    return tuple(sorted(query.query_id for query in irds.load(id).queries_iter() if query.query_id in judged))
+    queries = irds.explained(id, irds.load(id).queries_iter)
+    return tuple(sorted(query.query_id for query in queries if query.query_id in judged))
 
 
 def _listed(files: Mapping[str, str]) -> str:

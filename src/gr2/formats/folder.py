@@ -9,13 +9,13 @@ Any of them may be gzipped. Documents are streamed: one pass checks them all and
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import orjson
 
-from gr2.data import Collection, Scan
-from gr2.formats.lines import FormatError, Report, find, kind, refuse
+from gr2.data import Collection, Qrels, Scan
+from gr2.formats.lines import FormatError, Report, find, kind, numbered_lines, refuse
 from gr2.formats.tables import DocumentFile, read_queries
 from gr2.formats.trec import numbered_qrels, read_topics
 from gr2.store import atomic_folder
@@ -64,25 +64,51 @@ def read_files(
 
 
 def write_folder(collection: Collection, folder: Path) -> None:
-    """Write a collection as a BEIR folder (plus folds.json), whole or not at all, with a manifest."""
+    """Write a collection as a BEIR folder (plus folds.json), whole or not at all, with a manifest.
+
+    It is read back before it gets its name: what a reader would refuse (a docno with a space, a judgement of
+    an unknown document, ...) is refused here.
+    """
     with atomic_folder(folder) as temporary:
-        with (temporary / "corpus.jsonl").open("wb") as stream:
-            for docno, title, text, url in collection.documents:
-                record = {"_id": docno, "title": title, "text": text} | ({"url": url} if url else {})
-                stream.write(orjson.dumps(record) + b"\n")
-        with (temporary / "queries.jsonl").open("wb") as stream:
-            for qid, text in collection.queries.items():
-                stream.write(orjson.dumps({"_id": qid, "text": text}) + b"\n")
+        _write_records(
+            temporary / "corpus.jsonl",
+            (
+                {"_id": docno, "title": title, "text": text} | ({"url": url} if url else {})
+                for docno, title, text, url in collection.documents
+            ),
+        )
+        _write_records(
+            temporary / "queries.jsonl",
+            ({"_id": qid, "text": text} for qid, text in collection.queries.items()),
+        )
         (temporary / "qrels").mkdir()
         for split, qrels in collection.qrels.items():
-            rows = (
-                f"{qid}\t{docno}\t{grade}" for qid, judged in qrels.items() for docno, grade in judged.items()
-            )
-            lines = "\n".join(["query-id\tcorpus-id\tscore", *rows]) + "\n"
-            (temporary / "qrels" / f"{split}.tsv").write_text(lines, encoding="utf-8")
+            _write_qrels(temporary / "qrels", split, qrels)
         if collection.folds:
             folds = {str(number): list(qids) for number, qids in enumerate(collection.folds)}
             (temporary / "folds.json").write_text(json.dumps(folds, indent=1) + "\n", encoding="utf-8")
+        try:
+            read_folder(temporary)
+        except FormatError as error:
+            where = f"{error.path.name}:{error.line}"
+            raise ValueError(f"{collection.name} cannot be a folder: {where}: {error.message}") from None
+
+
+def _write_records(path: Path, records: Iterable[Mapping[str, str]]) -> None:
+    with path.open("wb") as stream:
+        for record in records:
+            try:
+                stream.write(orjson.dumps(record) + b"\n")
+            except orjson.JSONEncodeError as error:
+                raise ValueError(f"{record['_id']!r} cannot be written as JSON: {error}") from None
+
+
+def _write_qrels(folder: Path, split: str, qrels: Qrels) -> None:
+    if not split or "/" in split:
+        raise ValueError(f"the split {split!r} cannot be the name of a file")
+    rows = (f"{qid}\t{docno}\t{grade}" for qid, judged in qrels.items() for docno, grade in judged.items())
+    lines = "\n".join(["query-id\tcorpus-id\tscore", *rows]) + "\n"
+    (folder / f"{split}.tsv").write_text(lines, encoding="utf-8")
 
 
 def _scan(documents: DocumentFile, report: Report, progress: bool) -> Scan:
@@ -130,7 +156,7 @@ def _splits(folder: Path) -> dict[str, Path]:
 
 
 def _fold_file(folder: Path) -> Path | None:
-    files = sorted(folder.glob("folds*.json"))
+    files = [path for path in sorted(folder.glob("folds*")) if kind(path) == ".json"]
     if len(files) > 1:
         raise FormatError(
             folder, 0, f"expected one folds file, found {', '.join(path.name for path in files)}"
@@ -141,11 +167,13 @@ def _fold_file(folder: Path) -> Path | None:
 def _read_folds(path: Path, queries: Mapping[str, str], report: Report) -> tuple[tuple[str, ...], ...]:
     form = '{"0": [qid, ...], "1": [...], ...}'
     try:
-        content = orjson.loads(path.read_bytes())
+        content = orjson.loads(b"\n".join(line for _, line in numbered_lines(path, report)))
     except orjson.JSONDecodeError as error:
-        raise FormatError(path, 0, f"expected {form}: {error}") from None
+        report(path, 0, f"expected {form}: {error}")
+        return ()
     if not isinstance(content, dict) or not all(_is_fold(i, pair) for i, pair in enumerate(content.items())):
-        raise FormatError(path, 0, f"expected {form}")
+        report(path, 0, f"expected {form}")
+        return ()
     seen: set[str] = set()
     for qids in content.values():
         for qid in qids:

@@ -67,11 +67,11 @@ def load(id: str) -> Any:
 
 def document_of(row: Any) -> Document:
     """A document of any of ir_datasets' types: title, text and URL where they are there as text."""
-    text = _first(row, TEXT_FIELDS)
-    title, url = _first(row, ("title",)), _first(row, ("url",))
-    if not text:  # web pages come as bytes: the data set knows how to get the text out, title included
-        text, title = row.default_text(), ""
-    return Document(row.doc_id, title, text, url)
+    url = _first(row, ("url",))
+    if not any(isinstance(getattr(row, name, None), str) for name in TEXT_FIELDS):
+        # web pages come as bytes: the data set knows how to get the text out, title included
+        return Document(row.doc_id, "", row.default_text(), url)
+    return Document(row.doc_id, _first(row, ("title",)), _first(row, TEXT_FIELDS), url)
 
 
 def explained(id: str, read: Callable[[], Iterable[Any]]) -> Iterator[Any]:

@@ -10,7 +10,7 @@ import io
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 UTF8_BOM = b"\xef\xbb\xbf"
 
@@ -79,9 +79,21 @@ def kind(path: Path) -> str:
     return path.with_suffix("").suffix if path.suffix == ".gz" else path.suffix
 
 
+class _Unzipped(gzip.GzipFile):
+    """A gzip file that hands out what there is before it says that it is truncated or corrupt."""
+
+    def readinto(self, buffer: Any) -> int:
+        """Fill a part of the buffer; GzipFile's own insists on all of it, and loses it where it cannot."""
+        data = self.read1(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
+
 def _open(path: Path) -> BinaryIO:
     if not path.is_file():
         raise FormatError(path, 0, "no such file")
-    if path.suffix == ".gz":
-        return io.BufferedReader(gzip.GzipFile(path), 1 << 20)
-    return path.open("rb", buffering=1 << 20)
+    if path.suffix != ".gz":
+        return path.open("rb", buffering=1 << 20)
+    if path.stat().st_size == 0:
+        raise EOFError  # GzipFile takes it for an empty text
+    return io.BufferedReader(_Unzipped(path), 1 << 20)

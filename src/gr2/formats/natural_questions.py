@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from gr2.data import Collection, Document
-from gr2.formats.lines import FormatError
+from gr2.formats.lines import FormatError, is_key
 from gr2.formats.tables import records
 
 HEADING = re.compile(r"<H1>(.*?)</H1>", re.DOTALL)
 PARAGRAPH = re.compile(r"<P>(.*?)</P>", re.DOTALL)
+SITE = re.compile(" - wikipedia", re.IGNORECASE)
 TAG = re.compile(r"</?[A-Z][A-Za-z0-9]*(?:\s[^<>]*)?>")
 FIELDS = {"example_id": (int, str), "question_text": (str,), "document_text": (str,)}
 
@@ -60,11 +61,12 @@ def page_of(record: Mapping[str, Any]) -> Document:
     """
     tokens = record["document_text"]
     heading, paragraph = HEADING.search(tokens), PARAGRAPH.search(tokens)
-    title = _clean(heading[1]) if heading else _clean(tokens.partition(" - wikipedia")[0])[:200]
+    title = (heading and _clean(heading[1])) or _clean(SITE.split(tokens, 1)[0])[:200]
     rest = HEADING.sub(" ", tokens, count=1)
     rest = PARAGRAPH.sub(" ", rest, count=1)
     text = f"{_clean(paragraph[1]) if paragraph else ''} {_clean(rest)}".strip()
-    return Document("_".join(title.split()), title, text, str(record.get("document_url") or ""))
+    docno = "".join(letter for letter in "_".join(title.split()) if letter.isprintable())
+    return Document(docno, title, text, str(record.get("document_url") or ""))
 
 
 def _examples(path: Path) -> Iterator[tuple[int, Mapping[str, Any], Document]]:
@@ -72,6 +74,8 @@ def _examples(path: Path) -> Iterator[tuple[int, Mapping[str, Any], Document]]:
         for name, kinds in FIELDS.items():
             if not isinstance(record.get(name), kinds):
                 raise FormatError(path, line, f"expected NQ's simplified format with the field {name!r}")
+        if not is_key(str(record["example_id"])):
+            raise FormatError(path, line, "expected 'example_id' to be a key without white space")
         page = page_of(record)
         if not page.docno:
             raise FormatError(path, line, "expected a page with a heading <H1> or a text")

@@ -98,7 +98,8 @@ def _tsv_records(path: Path, report: Report) -> Iterator[tuple[int, Mapping[str,
         if not header:
             header = cells
             if len(set(header)) < len(header):
-                raise FormatError(path, line, f"expected a header of distinct column names, found {header}")
+                report(path, line, f"expected a header of distinct column names, found {header}")
+                return
         elif len(cells) != len(header):
             message = f"expected {len(header)} columns as in the header, found {len(cells)}"
             report(path, line, message)

@@ -12,8 +12,9 @@ from pathlib import Path
 from gr2.formats.lines import Report, is_key, refuse, text_lines
 
 GRADE = re.compile(r"[+-]?[0-9]{1,4}")
+GRADE_NAMES = ("score", "grade", "relevance", "rel", "label")
 TAG = re.compile(r"<(/?[a-zA-Z]+)>")
-TOPIC_END = re.compile("</top>", re.IGNORECASE)
+TOPIC_START, TOPIC_END = (re.compile(tag, re.IGNORECASE) for tag in ("<top>", "</top>"))
 LABEL = re.compile(r"^(number|topic|title|description|narrative)\s*:\s*", re.IGNORECASE)
 
 
@@ -48,19 +49,24 @@ def _sgml_topics(
     *topics, rest = TOPIC_END.split(content)
     row = 0
     for topic in topics:
-        before, start, body = topic.partition("<top>")
-        line = numbers[row + before.count("\n")]
+        line = numbers[row + _blank_lines(topic)]
         row += topic.count("\n")
-        parts = _parts(body)
+        before, *bodies = TOPIC_START.split(topic)
+        parts = _parts("".join(bodies))
         qid, text = parts.get("num", ""), parts.get(part, "")
-        if before.strip() or not start or "<top>" in body:
+        if before.strip() or len(bodies) != 1:
             report(path, line, "expected each topic between <top> and </top>")
         elif not is_key(qid) or not text:
             report(path, line, f"expected a topic with a number in <num> and text in <{part}>")
         else:
             yield line, qid, text
     if rest.strip():
-        report(path, numbers[row], "expected </top> after the last topic")
+        report(path, numbers[row + _blank_lines(rest)], "expected </top> after the last topic")
+
+
+def _blank_lines(text: str) -> int:
+    """How many lines end before a text really starts."""
+    return text[: len(text) - len(text.lstrip())].count("\n")
 
 
 def _parts(body: str) -> dict[str, str]:
@@ -83,12 +89,12 @@ def numbered_qrels(path: Path, report: Report = refuse) -> Iterator[tuple[int, s
     seen: dict[tuple[str, str], int] = {}
     for position, (line, text) in enumerate(text_lines(path, report)):
         cells = text.split()
-        if position == 0 and len(cells) == 3 and not GRADE.fullmatch(cells[2]):
-            continue  # BEIR's header
         if len(cells) not in (3, 4):
             message = f"expected `qid docno grade` or `qid 0 docno grade`, found {len(cells)} columns"
             report(path, line, message)
             continue
+        if position == 0 and cells[-1].lower() in GRADE_NAMES:
+            continue  # BEIR's header
         qid, docno, grade = cells[0], cells[-2], cells[-1]
         if not GRADE.fullmatch(grade):
             report(path, line, f"expected an integer grade, found {grade[:40]!r}")
