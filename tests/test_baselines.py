@@ -9,6 +9,7 @@ from gr2.baselines.controls import neighbours, popularity
 from gr2.baselines.sparse import BM25, BM25Config
 from gr2.data import Collection, Document
 from gr2.leaks import Leaks, memory, seen_and_unseen
+from gr2.runs import Run
 from gr2.similarity import TfIdf, nearest_by_jaccard, words
 
 WORDS = "apple banana cherry grape lemon mango melon peach pear plum".split()
@@ -59,6 +60,16 @@ def test_a_saved_index_answers_the_same_and_a_flipped_byte_is_refused(tmp_path):
     file.write_bytes(bytes(content))
     with pytest.raises(ValueError, match=file.name):
         BM25.load(tmp_path / "index")
+
+
+def test_ties_at_the_cut_follow_the_tie_rule_and_fewer_results_are_a_prefix_of_more():
+    documents = [Document(f"d{i:02}", "", "apple plum") for i in range(40)] + random_documents(40, seed=2)
+    documents = [Document(f"{i:02}{d.docno}", "", d.text) for i, d in enumerate(documents)]
+    index = BM25.index(documents, BM25Config(language="none"))
+    whole = index.search({"q": "apple"}, k=100)
+    assert whole == Run.from_dict(whole.to_dict(), "bm25")
+    for k in (1, 3, 17, 40):
+        assert index.search({"q": "apple"}, k=k).docnos("q") == whole.docnos("q")[:k]
 
 
 def test_queries_that_match_nothing_return_nothing():

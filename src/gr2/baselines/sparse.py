@@ -2,13 +2,15 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gr2.data import Document
-from gr2.runs import Run
+from gr2.runs import Ranking, Run
 from gr2.store import atomic_folder, verify, write_json
 
 
@@ -63,17 +65,32 @@ class BM25:
             raise ValueError(f"expected k of at least 1, found {k}")
         if not queries:
             return Run({}, name)
-        tokens = _tokenise(list(queries.values()), self.config, progress, ids=False)
-        found, scores = self._retriever.retrieve(
-            tokens, k=min(k, len(self.docnos)), show_progress=progress, leave_progress=False, n_threads=0
+        from tqdm import tqdm
+
+        words = _tokenise(list(queries.values()), self.config, progress, ids=False)
+        pairs = tqdm(zip(queries, words, strict=True), total=len(queries), leave=False, disable=not progress)
+        return Run({qid: self._best(terms, k) for qid, terms in pairs}, name)
+
+    def _best(self, terms: list[str], k: int) -> Ranking:
+        """The k best documents by score and our tie rule; bm25s would break ties at the cut arbitrarily."""
+        ids = [self._retriever.vocab_dict[term] for term in terms if term in self._retriever.vocab_dict]
+        if not ids:
+            return ()
+        scores = self._retriever.get_scores_from_ids(ids)
+        found = np.flatnonzero(scores > 0)
+        if len(found) > k:
+            found = found[scores[found] >= np.partition(scores[found], -k)[-k]]
+        best = found[np.lexsort((self._tie_order[found], -scores[found]))][:k]
+        return tuple((self.docnos[i], float(scores[i])) for i in best)
+
+    @cached_property
+    def _tie_order(self) -> NDArray[np.int64]:
+        """The place of each document when docnos are sorted in descending order."""
+        place = np.empty(len(self.docnos), np.int64)
+        place[sorted(range(len(self.docnos)), key=self.docnos.__getitem__, reverse=True)] = np.arange(
+            len(place)
         )
-        return Run.from_dict(
-            {
-                qid: {self.docnos[i]: float(s) for i, s in zip(row, row_scores, strict=True) if s > 0}
-                for qid, row, row_scores in zip(queries, np.asarray(found), np.asarray(scores), strict=True)
-            },
-            name,
-        )
+        return place
 
     def save(self, folder: Path) -> None:
         """Write the index as a folder with a manifest."""
