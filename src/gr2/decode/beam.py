@@ -15,6 +15,7 @@ from torch import Tensor
 from gr2.decode.ranked import Ranked
 from gr2.decode.scores import NodePrior, Normaliser
 from gr2.decode.search import NOTHING, Block, Project, Search
+from gr2.decode.tails import read_tails
 from gr2.decode.weights import Decoder
 from gr2.trie import Trie
 
@@ -75,8 +76,9 @@ def beam(
     root = torch.zeros_like(query)
     rows: Rows = (query, root, torch.zeros(search.batch, device=decoder.device), root - 1, root)
     dropped = torch.full((search.batch,), NOTHING, device=decoder.device)
+    tails: list[tuple[Tensor, ...]] = []
     for depth in range(search.tallest):
-        rows = _without_tails(search, rows, depth)
+        rows = _without_tails(search, rows, depth, tails)
         if not len(rows[0]):
             break
         query, child, score, cell, top = _continuations(search, rows)
@@ -92,6 +94,7 @@ def beam(
         chosen = entry[going]
         rows = (query[chosen], child[chosen], score[chosen], cell[chosen], top[chosen])
         rows = _still_useful(search, rows, depth + 1)
+    read_tails(search, tails)
     # With a length penalty a worse prefix may become a better docid, so nothing dropped is known to be worse.
     worst = search.pool.worst(k) if length_penalty == 0 else NOTHING
     return search.ranked((dropped == NOTHING) | (dropped < worst))
@@ -129,21 +132,24 @@ def _finish(
     search.pool.add(query[chosen], final[chosen], docid, leaf, top[chosen], cell[chosen])
 
 
-def _without_tails(search: Search, rows: Rows, depth: int) -> Rows:
-    """Finish queries whose every beam is certain (trie normaliser): no beam can push out another any more."""
+def _without_tails(search: Search, rows: Rows, depth: int, tails: list[tuple[Tensor, ...]]) -> Rows:
+    """Take out the queries whose every beam has one docid left: no beam can push out another any more.
+
+    With the trie normaliser these docids are certain, hence finished; otherwise they are read later, many
+    tokens at a time.
+    """
     query, node, score, cell, top = rows
-    if search.normaliser != "trie" or not len(node):
-        return rows
     branching = (search.paths.below[node] > 1).long()
-    certain = (
-        torch.zeros(search.batch, dtype=torch.long, device=node.device).index_add_(0, query, branching) == 0
-    )
-    tail = certain[query]
+    undecided = torch.zeros(search.batch, dtype=torch.long, device=node.device)
+    tail = undecided.index_add_(0, query, branching)[query] == 0
     if not bool(tail.any()):
         return rows
-    ended = torch.nonzero(tail)[:, 0]
-    final = search.final(score, depth + search.paths.height[node])
-    _finish(search, ended, query, search.paths.landing[node].long(), final, cell, top)
+    if search.normaliser == "trie":
+        final = search.final(score, depth + search.paths.height[node])
+        leaf = search.paths.landing[node].long()
+        _finish(search, torch.nonzero(tail)[:, 0], query, leaf, final, cell, top)
+    else:
+        tails.append((query[tail], node[tail], score[tail], cell[tail], torch.full_like(node[tail], depth)))
     query, node, score, cell, top = (array[~tail] for array in rows)
     return query, node, score, cell, top
 

@@ -72,7 +72,7 @@ class Cells:
             counts: [R] how many of them belong to each row, at least one.
 
         Returns:
-            The last cell of each row [R] and its state [R, D], final norm included.
+            The new cells of each row [N], row after row, and their states [N, D], final norm included.
         """
         last = counts.cumsum(0) - 1  # [R] where each row's last new cell stands among the new ones
         row = torch.repeat_interleave(counts, output_size=len(tokens))  # [N]
@@ -81,7 +81,7 @@ class Cells:
         state = self._forward(tokens, query[row], new)
         if self.states is not None:
             self.states[new] = state
-        return last + new.start, state[last]
+        return torch.arange(new.start, new.stop, device=tokens.device), state
 
     def _register(self, parent: Tensor, last: Tensor, row: Tensor, counts: Tensor) -> slice:
         """Give the new cells their places, lengths and ancestors."""

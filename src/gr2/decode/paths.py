@@ -51,21 +51,24 @@ class Paths:
         """The token that leads into each node; into the root it is the token decoding starts from."""
         return torch.where(nodes > 0, self.token[nodes - 1].long(), start)
 
-    def stretch(self, top: Tensor, bottom: Tensor, start: int) -> tuple[Tensor, Tensor]:
-        """The tokens into the nodes from `top` down to `bottom`: (tokens, row after row; how many per row).
+    def parent(self, nodes: Tensor) -> Tensor:
+        """The parent of each node but the root."""
+        return torch.searchsorted(self.first, nodes.int() - 1, right=True) - 1
 
-        Every node between must have one child. The loop runs over the length of the longest stretch.
+    def stretch(self, top: Tensor, bottom: Tensor, most: int | None = None) -> tuple[Tensor, Tensor]:
+        """The nodes from `top` down to `bottom`, at most so many: (nodes, row after row; how many per row).
+
+        Every node but the last must have one child. The loop runs over the length of the longest stretch.
         """
-        counts = torch.ones_like(top)
-        columns, node = [self.label(top, start)], top
+        columns, counts, node = [top], torch.ones_like(top), top
         walking = node != bottom
-        while bool(walking.any()):
+        while len(columns) != most and bool(walking.any()):
             node = torch.where(walking, self.first[node].long() + 1, node)
-            columns.append(self.label(node, start))
+            columns.append(node)
             counts += walking
             walking = node != bottom
         if len(columns) == 1:
-            return columns[0], counts
+            return top, counts
         place = torch.arange(len(columns), device=top.device)
         return torch.stack(columns, 1)[place < counts[:, None]], counts
 

@@ -63,12 +63,18 @@ class Search:
         Returns:
             The last cell of each row [R]; then row, child and log-probability of each child [C].
         """
-        tokens, counts = self.paths.stretch(top, node, self.decoder.start)
-        last, state = self.cells.extend(query, cell, tokens, counts)
-        row, child, gain = child_scores(
-            self.decoder, self.paths, state, query, node, self.normaliser, self.prior
-        )
-        return last, row, child, gain
+        read, counts = self.paths.stretch(top, node)
+        cells, state = self.read(query, cell, read, counts)
+        last = counts.cumsum(0) - 1
+        return cells[last], *self.score(state[last], query, node)
+
+    def read(self, query: Tensor, cell: Tensor, nodes: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
+        """Read the tokens into nodes [N], `counts` of them per row [R]: their cells [N] and states [N, D]."""
+        return self.cells.extend(query, cell, self.paths.label(nodes, self.decoder.start), counts)
+
+    def score(self, state: Tensor, query: Tensor, node: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Row, child and log-probability of each child [C] of the nodes [R] with these states [R, D]."""
+        return child_scores(self.decoder, self.paths, state, query, node, self.normaliser, self.prior)
 
     def final(self, score: Tensor, length: Tensor | int) -> Tensor:
         """The score of a finished docid of so many tokens, its end included, as transformers computes it."""
@@ -107,13 +113,9 @@ class Search:
         assert self.project is not None and self.cells.states is not None
         behind = torch.nonzero(top != leaf)[:, 0]
         if len(behind):
-            tokens, counts = self.paths.stretch(top[behind], leaf[behind], self.decoder.start)
-            last = counts.cumsum(0) - 1
-            inner = torch.ones_like(tokens, dtype=torch.bool).index_fill_(
-                0, last, False
-            )  # the end is not read
-            cell = cell.clone()
-            cell[behind] = self.cells.extend(query[behind], cell[behind], tokens[inner], counts - 1)[0]
+            nodes, counts = self.paths.stretch(top[behind], self.paths.parent(leaf[behind]))  # not the end
+            cells, _ = self.read(query[behind], cell[behind], nodes, counts)
+            cell = cell.index_copy(0, behind, cells[counts.cumsum(0) - 1])
         length = self.cells.length[cell] - 1  # [N] without the start
         place = torch.arange(self.tallest - 1, device=cell.device)
         real = place < length[:, None]  # [N, T]
