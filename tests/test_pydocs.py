@@ -337,3 +337,10 @@ def test_a_large_installed_package() -> None:
 def test_a_package_that_cannot_be_read_is_an_error_that_names_it(name: str) -> None:
     with pytest.raises(ValueError, match=re.escape(f"pydocs:{name}")):
         pydocs(name)
+
+
+@pytest.mark.slow
+def test_a_very_large_package_is_read_too() -> None:
+    collection = pydocs("torch")
+    assert {"torch.nn.Linear", "torch.nn.Linear.forward", "torch.optim.AdamW"} & collection.docnos.keys()
+    assert len(collection.docnos) > 3_000

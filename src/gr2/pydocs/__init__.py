@@ -138,12 +138,9 @@ def _bind_multiprocessing(modules: Mapping[str, Module]) -> None:
 
 
 def _installed(package: str) -> list[Named]:
-    if not package.isidentifier():
+    if not package.isidentifier() or package == "__main__":
         raise ValueError(f"pydocs:{package}: expected the name of a top-level package, such as numpy")
-    try:
-        spec = importlib.util.find_spec(package)
-    except ValueError:  # in sys.modules without a spec, such as __main__
-        spec = None
+    spec = importlib.util.find_spec(package)
     if spec is None:
         raise ValueError(f"pydocs:{package}: no package of this name is installed")
     roots = [Path(place) for place in spec.submodule_search_locations or ()]
