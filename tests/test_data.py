@@ -242,6 +242,13 @@ def test_subset_keeps_the_documents_whole_and_in_their_order():
     assert list(made.subset(10).documents) == [d for d in made.documents if d.docno in kept]
 
 
+def test_subset_does_not_take_over_what_a_reader_found_in_the_whole_corpus():
+    made = numbered(30, judged=["d20"])
+    read = replace(made, scanned=Scan(made.documents))
+    assert read.subset(10).docnos == made.subset(10).docnos
+    assert read.subset(10).fingerprint == made.subset(10).fingerprint != read.fingerprint
+
+
 def test_a_smaller_subset_is_part_of_a_larger_one():
     made = numbered(60, judged=["d20"])
     assert docnos_of(made.subset(10)) < docnos_of(made.subset(20))

@@ -152,14 +152,16 @@ def test_integer_ids_join_with_judgements(tmp_path):
     assert read_folder(lay(tmp_path, files)).split("test") == {"2": {"1": 1}}
 
 
-def test_tables_with_named_columns(tmp_path):
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_tables_with_named_columns(tmp_path, end):
     files = {
         "corpus.tsv": "url\tdocno\ttext\ttitle\nhttp://x/1\td1\tpurr\tCats\n\td2\tbark\t\n\td3\tmoo\t\n",
         "queries.tsv": "query\tqid\npurring animal\tq1\nloud animal\tq2\n",
         "qrels/train.tsv": BEIR["qrels/train.tsv"],
         "qrels/test.tsv": BEIR["qrels/test.tsv"],
     }
-    same_as_beir(read_folder(lay(tmp_path, files)))
+    lines = {name: content.replace("\n", end) for name, content in files.items()}
+    same_as_beir(read_folder(lay(tmp_path, lines)))
 
 
 def test_columns_may_be_called_anything(tmp_path):
