@@ -490,3 +490,18 @@ def test_no_queries():
     decoder, trie = decoder_of(make_t5()), Trie.from_sequences([(5,)], end=END)
     nothing = torch.zeros(0, 3, 16), torch.zeros(0, 3)
     assert len(beam(decoder, trie, *nothing)) == len(exact(decoder, trie, *nothing)) == 0
+
+
+@pytest.mark.parametrize("name", ["t5-gated-untied", "bart"])
+def test_without_compiled_kernels_and_prepared_weights_the_results_are_the_same(name, monkeypatch):
+    """What a GPU would run: torch alone. Equal on a CPU, where it can be tested."""
+    model, docids = MODELS[name](), make_docids(150, seed=11)
+    states, mask = make_states(4, model.config.d_model)
+    trie = Trie.from_sequences(docids, end=END)
+    fast = [beam(decoder_of(model), trie, states, mask), exact(decoder_of(model), trie, states, mask, k=9)]
+    monkeypatch.setattr("gr2.decode.kernels.compiled", lambda x: False)
+    monkeypatch.setattr("gr2.decode.linear._packed", lambda weight, bias: None)
+    plain = [beam(decoder_of(model), trie, states, mask), exact(decoder_of(model), trie, states, mask, k=9)]
+    for one, other in zip(fast, plain, strict=True):
+        assert one.docids.tolist() == other.docids.tolist()
+        np.testing.assert_allclose(one.scores, other.scores, atol=1e-4)

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from gr2.decode.kernels import attend
 from gr2.decode.weights import Decoder, Layer
 
 
@@ -36,9 +37,7 @@ class Cells:
         self.split = (decoder.heads, width // decoder.heads)
         self.batch = len(states)
         self.memory = [self._memory(layer, states) for layer in decoder.layers]
-        self.hidden_source = (
-            None if bool(mask.bool().all()) else ~mask.bool()[:, None, None, :]
-        )  # [B, 1, 1, S]
+        self.visible = None if bool(mask.all()) else mask.bool()[:, None, None, :]  # [B, 1, 1, S]
         self.used = 0
         self.rows = torch.zeros(
             self.batch, dtype=torch.long, device=decoder.device
@@ -103,10 +102,12 @@ class Cells:
         room = len(self.length)
         if size <= room:
             return
-        more = max(size, 2 * room, 256) - room
+        room = max(size, 2 * room, 64 * self.batch)
 
         def grown(old: Tensor) -> Tensor:
-            return torch.cat([old, old.new_zeros(more, *old.shape[1:])])
+            new = old.new_empty(room, *old.shape[1:])
+            new[: len(old)] = old
+            return new
 
         self.keys, self.values = [grown(x) for x in self.keys], [grown(x) for x in self.values]
         self.ancestors, self.length = grown(self.ancestors), grown(self.length)
@@ -116,14 +117,7 @@ class Cells:
         """The decoder over the new cells → states [N, D]."""
         decoder = self.decoder
         length = self.length[new]
-        most = int(length.max())
-        past = self.ancestors[new, :most]  # [N, T]
-        distance = (
-            length[:, None] - 1 - torch.arange(most, device=length.device)
-        )  # [N, T], negative: not yet there
-        hidden = distance < 0
-        past = past.masked_fill(hidden, 0)
-        bias = self.bias[distance.masked_fill(hidden, -1)].transpose(1, 2)  # [N, H or 1, T]
+        past = self.ancestors[new, : int(length.max())]  # [N, T]
         pad = None if self.batch == 1 else _Padding(query, self.batch)
         x = decoder.embedding[tokens]  # [N, D]
         if decoder.positions is not None:
@@ -131,26 +125,20 @@ class Cells:
         if decoder.first_norm is not None:
             x = decoder.first_norm(x)
         for number, layer in enumerate(decoder.layers):
-            x = self._layer(number, layer, x, new, past, bias, pad)
+            x = self._layer(number, layer, x, new, past, pad)
         return x if decoder.last_norm is None else decoder.last_norm(x)
 
     def _layer(
-        self,
-        number: int,
-        layer: Layer,
-        x: Tensor,
-        new: slice,
-        past: Tensor,
-        bias: Tensor,
-        pad: "_Padding | None",
+        self, number: int, layer: Layer, x: Tensor, new: slice, past: Tensor, pad: "_Padding | None"
     ) -> Tensor:
         decoder = self.decoder
         norm = layer.norms
 
         def itself(x: Tensor) -> Tensor:
             query, key, value = layer.self_in(x).chunk(3, 1)  # [N, H·E] each
-            self.keys[number][new], self.values[number][new] = key, value
-            return layer.self_out(self._self_attention(query, number, past, bias))
+            keys, values, scale = self.keys[number], self.values[number], decoder.attention_scale
+            keys[new], values[new] = key, value
+            return layer.self_out(attend(query, keys, values, past, self.length[new], self.bias, scale))
 
         def cross(x: Tensor) -> Tensor:
             return layer.cross_out(self._cross_attention(layer.cross_in(x), number, pad))
@@ -166,21 +154,6 @@ class Cells:
             x = x + part(normalise(x)) if decoder.pre_norm else normalise(x + part(x))
         return x
 
-    def _self_attention(self, query: Tensor, number: int, past: Tensor, bias: Tensor) -> Tensor:
-        """[N, H·E] → [N, H·E]: each cell attends to its ancestors and itself."""
-        cells, most = past.shape
-        flat = past.reshape(-1)
-        keys = self.keys[number].index_select(0, flat).view(cells, most, *self.split)  # [N, T, H, E]
-        values = self.values[number].index_select(0, flat).view(cells, most, *self.split)
-        mixed = F.scaled_dot_product_attention(
-            query.view(cells, 1, *self.split).transpose(1, 2),  # [N, H, 1, E]
-            keys.transpose(1, 2),
-            values.transpose(1, 2),
-            attn_mask=bias.unsqueeze(2),
-            scale=self.decoder.attention_scale,
-        )
-        return mixed.reshape(cells, -1)
-
     def _cross_attention(self, query: Tensor, number: int, pad: "_Padding | None") -> Tensor:
         """[N, H·E] → [N, H·E]: each cell attends to the source tokens of its query."""
         keys, values = self.memory[number]
@@ -189,7 +162,7 @@ class Cells:
             padded.view(*padded.shape[:2], *self.split).transpose(1, 2),  # [B, H, R, E]
             keys,
             values,
-            attn_mask=None if self.hidden_source is None else ~self.hidden_source,
+            attn_mask=self.visible,
             scale=self.decoder.attention_scale,
         )
         out = mixed.transpose(1, 2).flatten(2)  # [B, R, H·E]
@@ -215,10 +188,8 @@ class _Padding:
 
 
 def _bias_table(decoder: Decoder, longest: int) -> Tensor:
-    """What is added to an attention score by distance: [longest + 1, H or 1], the last row hides a cell."""
+    """What is added to an attention score by distance [longest, H]."""
     if decoder.distance_bias is None:
-        known = torch.zeros(longest, 1, device=decoder.device)
-    else:
-        distance = torch.arange(longest, device=decoder.device).clamp_max(decoder.distance_bias.shape[1] - 1)
-        known = decoder.distance_bias[:, distance].T
-    return torch.cat([known, known.new_full((1, known.shape[1]), -torch.inf)])
+        return torch.zeros(longest, decoder.heads, device=decoder.device)
+    distance = torch.arange(longest, device=decoder.device).clamp_max(decoder.distance_bias.shape[1] - 1)
+    return decoder.distance_bias[:, distance].T.contiguous()

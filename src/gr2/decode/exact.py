@@ -117,7 +117,9 @@ def _choose(search: Search, prefixes: Open, budget: int) -> tuple[Tensor, Tensor
     """The most promising prefixes of each query that it can pay for, and which queries [B] are broke."""
     query, node, score, _, top, depth = prefixes
     value, entry = Block(query, search.batch).best(search.bound(score, depth, node), WIDTH)  # [B, WIDTH]
-    real = value > NOTHING
+    # Behind k better prefixes and docids an entry would be opened on the chance that most of them disappoint.
+    rivals = torch.cat([search.pool.score, value], 1)
+    real = (value > NOTHING) & (value >= rivals.topk(search.k, 1).values[:, -1:])
     price = (search.paths.height[top] - search.paths.height[node] + 1)[entry] * real  # tokens to read
     paid = real & (search.cells.rows[:, None] + price.cumsum(1) <= budget)
     return entry[paid], real[:, 0] & ~paid[:, 0]

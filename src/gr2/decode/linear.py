@@ -18,7 +18,7 @@ from torch.nn import functional as F
 
 Precision = Literal["fp32", "int8"]
 Multiply = Callable[[Tensor], Tensor]
-FEW = 96
+FEW = 128
 """Up to so many rows pre-packed weights win; above, the plain GEMM is as fast or faster
 (benchmarks/decode.py)."""
 

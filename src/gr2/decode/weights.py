@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from gr2.decode.kernels import rms_norm
 from gr2.decode.linear import Multiply, Precision, linear
 
 
@@ -30,7 +31,7 @@ class Norm:
     def __call__(self, x: Tensor) -> Tensor:
         """Normalise the last dimension."""
         if self.bias is None:
-            return F.rms_norm(x, self.weight.shape, self.weight, self.eps)
+            return rms_norm(x, self.weight, self.eps)
         return F.layer_norm(x, self.weight.shape, self.weight, self.bias, self.eps)
 
 
