@@ -6,7 +6,7 @@ from math import exp, inf, isclose, log, log1p, log2
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from torch.nn import functional as F
 
@@ -155,24 +155,35 @@ graded_losses = st.lists(
 )
 
 
+def blocks(queries):
+    """The (grade, loss) of each query's docids as one batch: [B, D], 0 for the docids of other queries."""
+    pair = [torch.tensor([[loss for _, loss in rows]], dtype=torch.float64) for rows in queries]
+    grades = [torch.tensor([[float(grade) for grade, _ in rows]]) for rows in queries]
+    return torch.block_diag(*pair), torch.block_diag(*grades).long()
+
+
 @untimed
-@given(graded_losses, st.sampled_from(["pair", "next", "level_mean", "off"]))
-def test_constraint_against_loops(rows, mode):
-    grades = torch.tensor([[grade for grade, _ in rows]], dtype=torch.long)
-    pair = torch.tensor([[loss for _, loss in rows]], dtype=torch.float64)
-    constrained = losses.grade_constraint(pair, grades, mode=mode)[0].tolist()
-    by_grade = {grade: [loss for g, loss in rows if g == grade] for grade, _ in rows if grade > 0}
-    for (grade, loss), after in zip(rows, constrained, strict=True):
-        higher = [by_grade[g] for g in sorted(by_grade) if g > grade] if grade else []
-        bounds = {
-            "pair": [max(level) for level in higher],
-            "next": [max(level) for level in higher[:1]],
-            "level_mean": [sum(level) / len(level) for level in higher],
-            "off": [],
-        }
-        assert isclose(after, max([loss, *bounds[mode]]), rel_tol=1e-12)
-        if grade == max(by_grade, default=0) or mode == "off":
-            assert after == loss
+@given(st.lists(graded_losses, min_size=1, max_size=3), st.sampled_from(CONSTRAINTS))
+@example([[(3, 0.9), (1, 0.1)], [(2, 0.5)]], "next")  # a grade that only another query has
+def test_constraint_against_loops(queries, mode):
+    pair, grades = blocks(queries)
+    after = losses.grade_constraint(pair, grades, mode=mode)
+    assert torch.equal(after[grades == 0], pair[grades == 0])
+    offset = 0
+    for q, rows in enumerate(queries):
+        by_grade = {grade: [loss for g, loss in rows if g == grade] for grade, _ in rows if grade > 0}
+        for d, (grade, loss) in enumerate(rows, offset):
+            higher = [by_grade[g] for g in sorted(by_grade) if g > grade] if grade else []
+            bounds = {
+                "pair": [max(level) for level in higher],
+                "next": [max(level) for level in higher[:1]],
+                "level_mean": [sum(level) / len(level) for level in higher],
+                "off": [],
+            }
+            assert isclose(float(after[q, d]), max([loss, *bounds[mode]]), rel_tol=1e-12)
+            if grade == max(by_grade, default=0):
+                assert after[q, d] == loss  # the top grade is unchanged
+        offset += len(rows)
 
 
 @untimed
