@@ -3,6 +3,7 @@
 This file knows no model and no trie.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -54,6 +55,10 @@ class Ranked:
     def __len__(self) -> int:
         """The number of queries."""
         return len(self.offsets) - 1
+
+    def __iter__(self) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float32]]]:
+        """The docid indices and scores of each query."""
+        return (self[query] for query in range(len(self)))
 
     def __getitem__(self, query: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """The docid indices and scores of one query."""
