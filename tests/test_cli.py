@@ -178,6 +178,27 @@ def test_import_takes_tables_with_their_own_column_names(gr2, tmp_path):
     assert made.split("test") == {"7": {"x2": 2, "x1": 0}}
 
 
+def test_import_refuses_a_field_or_column_that_does_not_exist(gr2, tmp_path):
+    (tmp_path / "items.tsv").write_text("key\tbody\nx1\tred fruit\n")
+    (tmp_path / "queries.tsv").write_text("qid\tquery\nq\tfruit\n")
+    (tmp_path / "mine.qrels").write_text("q 0 x1 1\n")
+    files = ("--documents", tmp_path / "items.tsv", "--queries", tmp_path / "queries.tsv")
+    files += (
+        "--qrels",
+        "test",
+        tmp_path / "mine.qrels",
+        "--out",
+        tmp_path / "out",
+        "--columns",
+        "docno",
+        "key",
+    )
+    assert "no field is called 'tilte'" in refused(gr2, "collection", "import", *files, "tilte", "name")
+    message = refused(gr2, "collection", "import", *files, "text", "body", "title", "name")
+    assert "items.tsv:2: missing field 'name'" in message
+    assert not (tmp_path / "out").exists()
+
+
 def test_prepare_says_what_to_obtain(gr2, tmp_path, monkeypatch):
     monkeypatch.setenv("IR_DATASETS_HOME", str(tmp_path / "home"))
     message = refused(gr2, "collection", "prepare", "nq320k", "--out", tmp_path / "nq")

@@ -87,8 +87,7 @@ def prepare(name: Name, /, *, out: Path, source: Path | None = None, seed: int =
 
     known = recipes()
     made = prepare(name, known[name], source=source, seed=seed) if name in known else _open(name)
-    write_folder(made, out)
-    print(headline(made))
+    print(headline(write_folder(made, out)))
     print(f"Written to {out}")
 
 
@@ -116,8 +115,7 @@ def import_(
     from gr2.info import headline
 
     made = read_files(out.name, documents, queries, qrels, columns=columns, progress=sys.stderr.isatty())
-    write_folder(made, out)
-    print(headline(made))
+    print(headline(write_folder(made, out)))
     print(f"Written to {out}")
 
 

@@ -10,13 +10,14 @@ Any of them may be gzipped. Documents are streamed: one pass checks them all and
 
 import json
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import orjson
 
 from gr2.data import Collection, Qrels, Scan
 from gr2.formats.lines import FormatError, Report, find, kind, numbered_lines, refuse
-from gr2.formats.tables import DocumentFile, read_queries
+from gr2.formats.tables import USUAL_NAMES, DocumentFile, read_queries
 from gr2.formats.trec import numbered_qrels, read_topics
 from gr2.store import atomic_folder
 
@@ -49,6 +50,9 @@ def read_files(
     progress: bool = False,
 ) -> Collection:
     """Read a collection from separate files; `columns` names the columns of tables that have their own."""
+    unknown = sorted((columns or {}).keys() - USUAL_NAMES.keys())
+    if unknown:
+        raise ValueError(f"no field is called {unknown[0]!r}; the fields are {', '.join(USUAL_NAMES)}")
     documents = DocumentFile(corpus, columns or {})
     scanned = _scan(documents, report, progress)
     is_table = kind(queries) in (".jsonl", ".tsv")
@@ -63,11 +67,11 @@ def read_files(
     )
 
 
-def write_folder(collection: Collection, folder: Path) -> None:
+def write_folder(collection: Collection, folder: Path) -> Collection:
     """Write a collection as a BEIR folder (plus folds.json), whole or not at all, with a manifest.
 
     It is read back before it gets its name: what a reader would refuse (a docno with a space, a judgement of
-    an unknown document, ...) is refused here.
+    an unknown document, ...) is refused here. What was read back is returned.
     """
     with atomic_folder(folder) as temporary:
         _write_records(
@@ -88,10 +92,11 @@ def write_folder(collection: Collection, folder: Path) -> None:
             folds = {str(number): list(qids) for number, qids in enumerate(collection.folds)}
             (temporary / "folds.json").write_text(json.dumps(folds, indent=1) + "\n", encoding="utf-8")
         try:
-            read_folder(temporary)
+            written = read_folder(temporary)
         except FormatError as error:
             where = f"{error.path.name}:{error.line}"
             raise ValueError(f"{collection.name} cannot be a folder: {where}: {error.message}") from None
+    return replace(written, name=collection.name, documents=DocumentFile(folder / "corpus.jsonl"))
 
 
 def _write_records(path: Path, records: Iterable[Mapping[str, str]]) -> None:

@@ -42,9 +42,9 @@ class DocumentFile:
             try:
                 document = Document(
                     _key(record, docno),
-                    _text(record, title),
+                    _text(record, title, required="title" in self.columns),
                     _text(record, text, required=True),
-                    _text(record, url),
+                    _text(record, url, required="url" in self.columns),
                 )
             except ValueError as error:
                 report(self.path, line, str(error))
