@@ -45,8 +45,7 @@ def beam(
         states: [B, S, width] the encoder's states of each query, padded.
         mask: [B, S] nonzero where there is a token; each query has at least one.
         beams: how many prefixes go on after each step.
-        k: how many docids to return for each query (fewer if there are fewer); `beams` if None, at most
-            `beams`.
+        k: how many docids to return for each query, at most `beams` (which is the default).
         normaliser: "vocabulary" (softmax over all tokens) or "trie" (softmax over the children of a node).
         length_penalty: divide a docid's score by its length, end included, to this power; 0 is the plain sum.
         prior: a score added to the logits of children (trie normaliser only).
@@ -72,32 +71,36 @@ def beam(
         prior=prior,
         project=project,
     )
-    query = torch.arange(search.batch, device=decoder.device)
+    dropped = _run(search, beams)
+    # With a length penalty a worse prefix may become a better docid, so nothing dropped is known to be worse.
+    worst = search.pool.worst(k) if length_penalty == 0 else NOTHING
+    return search.ranked((dropped == NOTHING) | (dropped < worst))
+
+
+def _run(search: Search, beams: int) -> Tensor:
+    """Step until no beam is left; returns the best score of each query that was dropped on the way [B]."""
+    query = torch.arange(search.batch, device=search.decoder.device)
     root = torch.zeros_like(query)
-    rows: Rows = (query, root, torch.zeros(search.batch, device=decoder.device), root - 1, root)
-    dropped = torch.full((search.batch,), NOTHING, device=decoder.device)
+    rows: Rows = (query, root, root.float(), root - 1, root)
+    dropped = torch.full_like(rows[2], NOTHING)
     tails: list[tuple[Tensor, ...]] = []
     for depth in range(search.tallest):
         rows = _without_tails(search, rows, depth, tails)
         if not len(rows[0]):
             break
         query, child, score, cell, top = _continuations(search, rows)
-        block = Block(query, search.batch)
-        value, entry = block.best(score, 2 * beams + 1)  # [B, M]
+        value, entry = Block(query, search.batch).best(score, 2 * beams + 1)  # [B, M]
         real, leaf = value > NOTHING, search.paths.count(child[entry]) == 0
         done = real & leaf & (torch.arange(value.shape[1], device=value.device) < beams)
         going = real & ~leaf
         going &= going.cumsum(1) <= beams
-        left = value.masked_fill(done | going, NOTHING).amax(1)  # the best of what is dropped
-        dropped = torch.maximum(dropped, left)
+        dropped = torch.maximum(dropped, value.masked_fill(done | going, NOTHING).amax(1))
         _finish(search, entry[done], query, child, search.final(score, depth + 1), cell, top)
         chosen = entry[going]
         rows = (query[chosen], child[chosen], score[chosen], cell[chosen], top[chosen])
         rows = _still_useful(search, rows, depth + 1)
     read_tails(search, tails)
-    # With a length penalty a worse prefix may become a better docid, so nothing dropped is known to be worse.
-    worst = search.pool.worst(k) if length_penalty == 0 else NOTHING
-    return search.ranked((dropped == NOTHING) | (dropped < worst))
+    return dropped
 
 
 def _continuations(search: Search, rows: Rows) -> Rows:

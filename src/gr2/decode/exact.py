@@ -42,16 +42,16 @@ def exact(
     """Best-first search over the trie; the arguments that `beam` has mean the same here.
 
     Args:
-        decoder: the weights.
+        decoder: as in `beam`, and so are trie, states, mask, normaliser, length_penalty, prior and project.
         trie: the docids.
-        states: [B, S, width] of the encoder.
+        states: [B, S, width].
         mask: [B, S].
         k: how many docids to return for each query.
         budget: how many tokens the decoder may read for each query.
         normaliser: "vocabulary" or "trie".
-        length_penalty: see `beam`.
-        prior: see `beam`.
-        project: see `beam`.
+        length_penalty: the power of the length that scores are divided by.
+        prior: added to the logits of children.
+        project: asks for `Ranked.vectors`.
 
     Returns:
         The docids found; where `proven`, these are the k best of all, ties by docid index. Elsewhere they are
@@ -73,23 +73,28 @@ def exact(
         prior=prior,
         project=project,
     )
-    query = torch.arange(search.batch, device=decoder.device)
+    return search.ranked(_run(search, budget))
+
+
+def _run(search: Search, budget: int) -> Tensor:
+    """Open prefixes, best first, until each query is decided or broke; returns which are decided [B]."""
+    query = torch.arange(search.batch, device=search.decoder.device)
     root = torch.zeros_like(query)
-    proven = torch.ones(search.batch, dtype=torch.bool, device=decoder.device)
+    proven = torch.ones_like(query, dtype=torch.bool)
     prefixes = _entered(search, query, root, root.float(), root - 1, root)
     while len(prefixes[0]):
         chosen, broke = _choose(search, prefixes, budget)
         proven &= ~broke
         waiting = ~broke[prefixes[0]]
         waiting[chosen] = False
-        query, node, score, cell, top, depth = (array[chosen] for array in prefixes)
         rest = [array[waiting] for array in prefixes]
         if len(chosen):
+            query, node, score, cell, top, depth = (array[chosen] for array in prefixes)
             last, row, child, gain = search.expand(query, cell, top, node)
             new = _entered(search, query[row], child, score[row] + gain, last[row], depth[row] + 1)
             rest = [torch.cat(pair) for pair in zip(rest, new, strict=True)]
         prefixes = _promising(search, rest, budget)
-    return search.ranked(proven)
+    return proven
 
 
 def _entered(
