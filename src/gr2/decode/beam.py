@@ -57,7 +57,7 @@ def beam(
     k = beams if k is None else k
     if not 0 < k <= beams:
         raise ValueError(f"k must lie between 1 and the number of beams ({beams}), not {k}")
-    if not len(states):
+    if len(states) == 0:
         return Ranked.of_nothing()
     search = Search(
         decoder,

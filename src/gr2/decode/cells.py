@@ -32,26 +32,18 @@ class Cells:
         """
         if decoder.longest is not None and longest > decoder.longest:
             raise ValueError(f"docids need {longest} decoder positions; the model has {decoder.longest}")
-        self.decoder = decoder
-        width = decoder.layers[0].self_in(decoder.embedding[:1]).shape[1] // 3  # H·E
-        self.split = (decoder.heads, width // decoder.heads)
-        self.batch = len(states)
+        self.decoder, self.batch, self.used = decoder, len(states), 0
+        self.split = (decoder.heads, decoder.inner // decoder.heads)  # H, E
         self.memory = [self._memory(layer, states) for layer in decoder.layers]
         self.visible = None if bool(mask.all()) else mask.bool()[:, None, None, :]  # [B, 1, 1, S]
-        self.used = 0
-        self.rows = torch.zeros(
-            self.batch, dtype=torch.long, device=decoder.device
-        )  # [B] tokens read per query
-        device = decoder.device
-        self.keys = [torch.empty(0, width, device=device) for _ in decoder.layers]
-        self.values = [torch.empty(0, width, device=device) for _ in decoder.layers]
-        self.ancestors = torch.empty(
-            0, longest, dtype=torch.long, device=device
-        )  # [cells, T] the cell itself last
-        self.length = torch.empty(
-            0, dtype=torch.long, device=device
-        )  # [cells] tokens up to and with the cell
-        self.states = torch.empty(0, decoder.embedding.shape[1], device=device) if keep else None
+        none = states.new_empty(0, decoder.inner)
+        self.keys, self.values = [none] * len(decoder.layers), [none] * len(decoder.layers)  # [cells, H·E]
+        self.ancestors = states.new_empty(0, longest, dtype=torch.long)  # [cells, T] the cell itself last
+        self.length = states.new_empty(0, dtype=torch.long)  # [cells] tokens up to the cell, itself included
+        self.rows = states.new_zeros(self.batch, dtype=torch.long)  # [B] tokens read for each query
+        self.states: Tensor | None = (
+            states.new_empty(0, decoder.embedding.shape[1]) if keep else None
+        )  # [cells, D]
         self.bias = _bias_table(decoder, longest)
 
     def _memory(self, layer: Layer, states: Tensor) -> tuple[Tensor, Tensor]:

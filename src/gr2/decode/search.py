@@ -46,13 +46,9 @@ class Search:
         self.paths: Paths = paths_of(trie, decoder.device)
         self.batch = len(states)
         self.tallest = int(trie.height[0])
-        self.cells = Cells(
-            decoder,
-            states.to(decoder.device),
-            mask.to(decoder.device),
-            self.tallest,
-            keep=project is not None,
-        )
+        states = states.to(decoder.embedding)  # device and precision
+        mask = mask.to(decoder.device)
+        self.cells = Cells(decoder, states, mask, self.tallest, keep=project is not None)
         self.pool = Pool(self.batch, places, decoder.device)
 
     def expand(

@@ -65,7 +65,10 @@ class Decoder:
     """[V, D], already scaled where the model scales it."""
     layers: tuple[Layer, ...]
     heads: int
+    inner: int
+    """H·E, the width of all heads together; D in BART, not always in T5."""
     pre_norm: bool
+    """Normalise before each part (T5) or after it (BART)."""
     gated: bool
     activation: Callable[[Tensor], Tensor]
     attention_scale: float
@@ -155,6 +158,7 @@ def t5_decoder(
         embedding=modules.embed_tokens.weight.detach(),
         layers=tuple(_t5_layer(block.layer, precision) for block in modules.block),
         heads=first.n_heads,
+        inner=first.inner_dim,
         pre_norm=True,
         gated=modules.config.is_gated_act,
         activation=_activation(modules.config.dense_act_fn),
@@ -193,6 +197,7 @@ def _bart_decoder(model: Any, precision: Precision) -> Decoder:
         embedding=table * scale if scale != 1 else table,
         layers=tuple(_bart_layer(layer, precision) for layer in stack.layers),
         heads=heads,
+        inner=config.d_model,
         pre_norm=False,
         gated=False,
         activation=_activation(config.activation_function),
