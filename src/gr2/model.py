@@ -1,0 +1,195 @@
+"""A trained network with its tokenizer, docids and trie: one folder, and `search` (SPEC §3, §4).
+
+`save_pretrained` writes everything needed to search into one folder; `from_pretrained` needs that folder
+alone. This file knows no training.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from gr2.decode import Normaliser, Ranked, beam, exact
+from gr2.docids import Docids
+from gr2.network import END, FIRST, Network, NetworkConfig
+from gr2.runs import Run
+from gr2.store import atomic_folder, verify, write_json
+from gr2.trie import Trie
+
+FORMAT = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class GR2Config:
+    """What a folder has to say besides weights and docids."""
+
+    network: NetworkConfig
+    normaliser: Normaliser = "vocabulary"
+    """What the model was trained with, hence searched with."""
+    longest: int = 64
+    """Source tokens at which a query is cut."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """One answer: the document, the identifier it was reached by, and log P of that identifier."""
+
+    docno: str
+    docid: str
+    score: float
+
+
+class GR2:
+    """A generative retrieval model: query in, docids out, best first."""
+
+    def __init__(
+        self,
+        network: Network,
+        tokenizer: Any,
+        docids: Docids,
+        config: GR2Config,
+        provenance: Mapping[str, Any],
+    ) -> None:
+        """Put the parts together; use `GR2.fresh` or `GR2.from_pretrained` to get one."""
+        self.network, self.tokenizer, self.docids = network, tokenizer, docids
+        self.config, self.provenance = config, dict(provenance)
+        self.alphabet = alphabet_of(docids)
+
+    @classmethod
+    def fresh(
+        cls, backbone: str | Path, docids: Docids, config: GR2Config, *, seed: int = 0, codes: bool = False
+    ) -> "GR2":
+        """An untrained model from a backbone; with `codes`, docid tokens are codes and not the backbone's."""
+        from transformers import AutoTokenizer
+
+        alphabet = alphabet_of(docids)
+        tokens: Sequence[int] | int = len(alphabet) if codes else [int(token) for token in alphabet]
+        network = Network.build(backbone, tokens, config.network, seed=seed)
+        tokenizer: Any = AutoTokenizer.from_pretrained(backbone)
+        return cls(network, tokenizer, docids, config, {"backbone": Path(backbone).name, "seed": seed})
+
+    @cached_property
+    def tokens(self) -> list[list[int]]:
+        """Each docid in the decoder's own vocabulary: `FIRST` + its place in the alphabet."""
+        flat, offsets = self.docids.flat()
+        compact = np.searchsorted(self.alphabet, flat) + FIRST
+        return [compact[a:b].tolist() for a, b in zip(offsets[:-1], offsets[1:], strict=True)]
+
+    @cached_property
+    def trie(self) -> Trie:
+        """All docids as paths."""
+        return Trie.from_sequences(self.tokens, end=END)
+
+    def read(self, texts: Sequence[str]) -> list[list[int]]:
+        """Texts → source tokens, cut at the model's limit."""
+        if not texts:
+            return []
+        rows = self.tokenizer(list(texts), truncation=True, max_length=self.config.longest)["input_ids"]
+        return [list(row) for row in rows]
+
+    def search(self, queries: str | Mapping[str, str], k: int = 10, **options: Any) -> Any:
+        """The k best documents of a query (a list of results), or of many (a run).
+
+        Options: `beams` (default 20 or k), `batch` (16), `mode` ("beam" or "exact"), `name`.
+        """
+        if isinstance(queries, str):
+            found = self._results({"q": queries}, k, **options)
+            return found["q"]
+        name = options.pop("name", "gr2")
+        found = self._results(queries, k, **options)
+        return Run.from_dict({qid: {r.docno: r.score for r in row} for qid, row in found.items()}, name)
+
+    @torch.inference_mode()
+    def _results(
+        self,
+        queries: Mapping[str, str],
+        k: int,
+        *,
+        beams: int = 20,
+        batch: int = 16,
+        mode: Literal["beam", "exact"] = "beam",
+    ) -> dict[str, list[Result]]:
+        if k < 1:
+            raise ValueError(f"expected k of at least 1, found {k}")
+        self.network.eval()
+        decoder = self.network.decoder_for_search()
+        qids = list(queries)
+        found: dict[str, list[Result]] = {}
+        for start in range(0, len(qids), batch):
+            part = qids[start : start + batch]
+            states, mask = self._encode([queries[qid] for qid in part])
+            if mode == "exact":
+                ranked = exact(decoder, self.trie, states, mask, k=k, normaliser=self.config.normaliser)
+            else:
+                width = max(beams, k)
+                ranked = beam(
+                    decoder, self.trie, states, mask, beams=width, k=k, normaliser=self.config.normaliser
+                )
+            found |= dict(zip(part, self._named(ranked), strict=True))
+        return found
+
+    def _encode(self, texts: Sequence[str]) -> tuple[Tensor, Tensor]:
+        rows = self.read(texts)
+        longest = max(map(len, rows))
+        ids = torch.zeros(len(rows), longest, dtype=torch.long)
+        mask = torch.zeros(len(rows), longest, dtype=torch.long)
+        for place, row in enumerate(rows):
+            ids[place, : len(row)] = torch.tensor(row)
+            mask[place, : len(row)] = 1
+        return self.network.encode(ids, mask), mask
+
+    def _named(self, ranked: Ranked) -> list[list[Result]]:
+        rows = []
+        for a, b in zip(ranked.offsets[:-1], ranked.offsets[1:], strict=True):
+            pairs = zip(ranked.docids[a:b], ranked.scores[a:b], strict=True)
+            rows.append([Result(self.docids.docnos[i], self.docids.texts[i], float(s)) for i, s in pairs])
+        return rows
+
+    def save_pretrained(self, folder: Path) -> None:
+        """Write everything needed to search into one folder, with a manifest."""
+        with atomic_folder(folder) as temporary:
+            save_file(self.network.weights(), temporary / "network.safetensors")
+            self.network.encoder.config.save_pretrained(temporary / "encoder")
+            self.network.decoder.config.save_pretrained(temporary / "decoder")
+            self.tokenizer.save_pretrained(temporary / "tokenizer")
+            self.docids.save(temporary / "docids")
+            content = {"format": FORMAT, "family": self.network.family, "config": asdict(self.config)}
+            provenance = {**self.provenance, "gr2": version("gr2")}
+            write_json(temporary / "config.json", content | {"provenance": provenance})
+
+    @classmethod
+    def from_pretrained(cls, folder: str | Path) -> "GR2":
+        """Read a folder that `save_pretrained` wrote; a changed byte or another format is refused."""
+        from transformers import AutoTokenizer
+
+        folder = Path(folder)
+        verify(folder)
+        content = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        if content.get("format") != FORMAT:
+            raise ValueError(f"{folder}: has format {content.get('format')}, this version reads {FORMAT}")
+        stored = content["config"]
+        config = GR2Config(**{**stored, "network": NetworkConfig(**stored["network"])})
+        docids = Docids.load(folder / "docids")
+        tokenizer: Any = AutoTokenizer.from_pretrained(folder / "tokenizer")
+        network = Network.empty(
+            content["family"],
+            folder / "encoder",
+            folder / "decoder",
+            FIRST + len(alphabet_of(docids)),
+            config.network,
+        )
+        network.load(load_file(folder / "network.safetensors"))
+        return cls(network, tokenizer, docids, config, content["provenance"])
+
+
+def alphabet_of(docids: Docids) -> np.ndarray[Any, np.dtype[np.int32]]:
+    """The tokens that occur in docids, ascending: the decoder's vocabulary behind start and end."""
+    return np.unique(docids.flat()[0])
