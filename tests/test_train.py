@@ -5,7 +5,9 @@ import multiprocessing
 import os
 import random
 import signal
+import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,9 +16,11 @@ import torch
 from safetensors.torch import load_file
 
 from gr2.batches import BatchConfig, Batches, Examples
+from gr2.cli import main
 from gr2.data import Collection, Document
 from gr2.docids import Docids, settle
 from gr2.examples import examples_of
+from gr2.formats import write_folder
 from gr2.measures import evaluate
 from gr2.model import GR2, GR2Config
 from gr2.network import NetworkConfig
@@ -256,3 +260,34 @@ def test_ranks_share_an_epoch_without_overlap():
     for step in range(4):
         for rank in range(2):
             assert torch.equal(ranks[rank][step].docids, whole[2 * step + rank].docids)
+
+
+@pytest.fixture
+def gr2(monkeypatch, capsys):
+    def run(*arguments: object) -> str:
+        monkeypatch.setattr(sys, "argv", ["gr2", *map(str, arguments)])
+        main()
+        return capsys.readouterr().out
+
+    return run
+
+
+def test_from_a_folder_to_answers_on_the_command_line(gr2, backbone, tmp_path):
+    data = collection()
+    folder, docids, model = tmp_path / "data", tmp_path / "docids", tmp_path / "model"
+    write_folder(replace(data, qrels={**data.qrels, "test": data.split("train")}), folder)
+    assert "50 docids" in gr2("docids", "build", folder, "--backbone", backbone, "--out", docids)
+    assert json.loads(gr2("docids", "show", docids, "d07"))["docno"] == "d07"
+    options = ("--docids", docids, "--backbone", backbone, "--out", model, "--steps", 20, "--encoder-rate", 1)
+    gr2("train", folder, *options)
+    assert len(gr2("search", model, "baka beke", "--k", 3).splitlines()) == 3
+    gr2("search", model, "--topics", folder / "queries.jsonl", "--output", tmp_path / "a.run")
+    assert "all queries (50)" in gr2("evaluate", folder, tmp_path / "a.run")
+    for refused, why in (
+        (("train", folder, *options), "resume"),
+        (("search", model), "either a query"),
+        (("search", tmp_path / "nowhere", "q"), "manifest"),
+        (("docids", "show", docids, "nobody"), "nobody"),
+    ):
+        with pytest.raises(SystemExit, match=why):
+            gr2(*refused)

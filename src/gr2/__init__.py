@@ -12,15 +12,19 @@ if TYPE_CHECKING:
     from gr2.compare import compare as compare
     from gr2.data import Collection as Collection
     from gr2.data import Document as Document
+    from gr2.docids import Docids as Docids
     from gr2.formats import open_collection as open_collection
     from gr2.measures import evaluate as evaluate
+    from gr2.model import GR2 as GR2
     from gr2.runs import Run as Run
     from gr2.trie import Trie as Trie
 
 _HOME = {
     "BM25": "gr2.baselines.sparse",
     "Collection": "gr2.data",
+    "Docids": "gr2.docids",
     "Document": "gr2.data",
+    "GR2": "gr2.model",
     "Run": "gr2.runs",
     "Trie": "gr2.trie",
     "compare": "gr2.compare",

@@ -55,8 +55,7 @@ def read_files(
         raise ValueError(f"no field is called {unknown[0]!r}; the fields are {', '.join(USUAL_NAMES)}")
     documents = DocumentFile(corpus, columns or {})
     scanned = _scan(documents, report, progress)
-    is_table = kind(queries) in (".jsonl", ".tsv")
-    texts = read_queries(queries, columns, report) if is_table else read_topics(queries, report=report)
+    texts = read_query_file(queries, columns, report)
     return Collection(
         name=name,
         documents=documents,
@@ -65,6 +64,13 @@ def read_files(
         folds=() if folds is None else _read_folds(folds, texts, report),
         scanned=scanned,
     )
+
+
+def read_query_file(path: Path, columns: Columns | None = None, report: Report = refuse) -> dict[str, str]:
+    """Read qid → text from a table (.jsonl, .tsv) or from TREC topics (anything else)."""
+    if kind(path) in (".jsonl", ".tsv"):
+        return read_queries(path, columns, report)
+    return read_topics(path, report=report)
 
 
 def write_folder(collection: Collection, folder: Path) -> Collection:

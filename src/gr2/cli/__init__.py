@@ -1,0 +1,22 @@
+"""The command `gr2`: what a user types → the functions of the other files, and their results → the screen.
+
+Nothing is computed here. Whatever is heavy is imported inside the command that needs it, so `gr2 --help` is
+quick.
+"""
+
+import sys
+
+from gr2.cli import collections, models, systems
+from gr2.cli.app import app
+
+__all__ = ["collections", "main", "models", "systems"]
+
+
+def main() -> None:
+    """Run the command line; a mistake in the input is one sentence on the screen and exit code 1."""
+    try:
+        app.cli(prog="gr2", description="Generative retrieval with multi-graded relevance.")
+    except (ValueError, OSError) as error:
+        sys.exit(f"gr2: {error}")
+    except KeyboardInterrupt:
+        sys.exit(130)

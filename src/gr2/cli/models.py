@@ -1,0 +1,151 @@
+"""`gr2 docids ...`, `gr2 train`, `gr2 search`: from a collection to a model, from a query to documents."""
+
+import json
+from pathlib import Path
+from typing import Annotated, Literal
+
+from tyro.conf import Positional, arg
+from tyro.extras import SubcommandApp
+
+from gr2.cli.app import Folder, Name, app, open_named, progress, write_run
+
+Recipe = Literal["gr2-s", "-lambda", "-Max", "MLE", "CE", "LR"]
+Query = Annotated[Positional[str], arg(metavar="QUERY")]
+Docno = Annotated[Positional[str], arg(metavar="DOCNO")]
+
+docids = SubcommandApp()
+app.command(docids, name="docids", help="Build the identifiers of documents, or look at them.")
+
+
+@docids.command
+def build(
+    name: Name, /, *, backbone: str, out: Path, scheme: Literal["title"] = "title", words: int = 12
+) -> None:
+    """Give every document its docid.
+
+    Args:
+        name: The collection: a folder, `pydocs`, `ir:ID`.
+        backbone: Folder or hub name of the checkpoint whose tokenizer reads docids; train with the same one.
+        out: The folder to write.
+        scheme: How docids are made; title: the title, else the leading words.
+        words: Words at which a docid is cut.
+    """
+    from gr2.docids.text import title_docids, tokeniser
+
+    made = title_docids(
+        open_named(name, show=True), tokeniser(backbone), words=words, backbone=Path(backbone).name
+    )
+    made.save(out)
+    counts = ", ".join(f"{count:,} {kind}" for kind, count in made.clashes.items())
+    print(f"{scheme}: {len(made):,} docids ({counts}), written to {out}")
+
+
+@docids.command
+def show(folder: Folder, docno: Docno, /) -> None:
+    """Print a document's docid and its tokens.
+
+    Args:
+        folder: What `gr2 docids build` wrote.
+        docno: The document.
+    """
+    from gr2.docids import Docids
+
+    known = Docids.load(folder)
+    if docno not in known.index:
+        raise ValueError(f"{folder} has no docid for {docno!r}")
+    at = known.index[docno]
+    print(
+        json.dumps({"docno": docno, "docid": known.texts[at], "tokens": known.tokens[at]}, ensure_ascii=False)
+    )
+
+
+@app.command
+def train(
+    name: Name,
+    /,
+    *,
+    docids: Path,
+    backbone: str,
+    out: Path,
+    recipe: Recipe = "gr2-s",
+    steps: int = 2000,
+    learning_rate: float = 1e-3,
+    encoder_rate: float = 0.1,
+    normaliser: Literal["vocabulary", "trie"] = "trie",
+    queries: int = 16,
+    texts: int = 44,
+    per_grade: int = 2,
+    seed: int = 0,
+    resume: bool = False,
+) -> None:
+    """Train a model on a collection and write it as a folder that `gr2 search` reads.
+
+    Args:
+        name: The collection: a folder, `pydocs`, `ir:ID`. Its split `train` is learned from.
+        docids: What `gr2 docids build` wrote for this collection.
+        backbone: Folder or hub name of a T5 or encoder checkpoint.
+        out: The folder to write; the run's checkpoints and metrics.jsonl are beside it, in OUT.training.
+        recipe: The paper's variant: full, without λ, without the constraint, MLE alone, CE or LambdaRank.
+        steps: Optimiser steps.
+        learning_rate: Of fresh parameters.
+        encoder_rate: What it is multiplied by for pretrained ones; 0 freezes the encoder.
+        normaliser: Probabilities over a node's children (trie) or over all docid tokens (the paper's).
+        queries: Queries of a batch.
+        texts: Document texts of a batch.
+        per_grade: Docids of each grade that a query brings at a time.
+        seed: The same seed gives the same weights.
+        resume: Go on after an interruption.
+    """
+    from gr2.learn import Plan, learn
+
+    data = open_named(name, show=True)
+    plan = Plan(
+        recipe="gr2" if recipe == "gr2-s" else recipe,
+        steps=steps,
+        learning_rate=learning_rate,
+        encoder_rate=encoder_rate,
+        normaliser=normaliser,
+        queries=queries,
+        texts=texts,
+        per_grade=per_grade,
+        seed=seed,
+    )
+    model = learn(data, docids, backbone, out, plan, resume=resume, progress=progress())
+    print(f"{recipe}: {len(model.docids):,} docids learned in {steps:,} steps, written to {out}")
+
+
+@app.command
+def search(
+    folder: Folder,
+    query: Query = "",
+    /,
+    *,
+    topics: Path | None = None,
+    output: Path | None = None,
+    k: int = 10,
+    beams: int = 20,
+    mode: Literal["beam", "exact"] = "beam",
+) -> None:
+    """Search with a trained model: one query, or a file of them.
+
+    Args:
+        folder: What `gr2 train` wrote.
+        query: A query; its results are printed.
+        topics: A file of queries (TREC topics, JSONL or TSV); needs `--output`.
+        output: The run file to write.
+        k: How many documents to return for each query.
+        beams: Prefixes that go on at each step.
+        mode: beam, or exact: best-first search that proves its result where it can.
+    """
+    from gr2.formats.folder import read_query_file
+    from gr2.model import GR2
+
+    if bool(query) == bool(topics) or bool(topics) != bool(output):
+        raise ValueError("give either a query, or --topics FILE with --output RUN")
+    model = GR2.from_pretrained(folder)
+    if topics and output:
+        run = model.search(read_query_file(topics), k, beams=beams, mode=mode, name=folder.name)
+        write_run(run, output, str(folder))
+        return
+    for rank, result in enumerate(model.search(query, k, beams=beams, mode=mode), start=1):
+        print(f"{rank:2}  {result.score:8.3f}  {result.docno}  ({result.docid})")

@@ -1,0 +1,125 @@
+"""`gr2 bm25`, `gr2 control`, `gr2 evaluate`, `gr2 demo`: systems to beat, and how runs are measured."""
+
+from pathlib import Path
+from typing import Literal
+
+from tyro.conf import Positional
+
+from gr2.cli.app import Name, Runs, app, open_named, progress, queries_of, write_run
+
+
+@app.command
+def bm25(
+    name: Name,
+    /,
+    *,
+    output: Path,
+    split: str = "test",
+    k: int = 1000,
+    k1: float = 0.9,
+    b: float = 0.4,
+    language: str = "english",
+) -> None:
+    """Search with BM25 and write a TREC run.
+
+    Args:
+        name: The collection: a folder, `pydocs`, `ir:ID`.
+        output: The run file to write.
+        split: Which queries to answer.
+        k: How many documents to return for each query.
+        k1: How soon repeated terms stop counting.
+        b: How much long documents are discounted.
+        language: Stemmer and stop words, or `none`.
+    """
+    from gr2.baselines.sparse import BM25, BM25Config
+
+    data = open_named(name, show=True)
+    config = BM25Config(k1=k1, b=b, language=language)
+    run = BM25.index(data.documents, config, progress=progress()).search(
+        queries_of(data, split), k, progress=progress()
+    )
+    write_run(run, output, str(config))
+
+
+@app.command
+def control(
+    kind: Positional[Literal["popularity", "neighbours"]],
+    name: Name,
+    /,
+    *,
+    output: Path,
+    split: str = "test",
+    train: str = "train",
+    k: int = 1000,
+) -> None:
+    """Write the run of a control: a ranking that reads no document, only the training judgements.
+
+    Args:
+        kind: popularity: one list for every query; neighbours: copies from the training queries most alike.
+        name: The collection: a folder, `pydocs`, `ir:ID`.
+        output: The run file to write.
+        split: Which queries to answer.
+        train: The split whose judgements it knows.
+        k: How many documents to return for each query.
+    """
+    from gr2.baselines.controls import neighbours, popularity
+
+    data = open_named(name, show=True)
+    known, queries = data.split(train), queries_of(data, split)
+    run = (
+        popularity(known, queries, k) if kind == "popularity" else neighbours(known, data.queries, queries, k)
+    )
+    write_run(run, output, f"{kind} from the split {train}")
+
+
+@app.command
+def evaluate(
+    name: Name,
+    runs: Runs,
+    /,
+    *,
+    split: str = "test",
+    measures: tuple[str, ...] = (),
+    baseline: Path | None = None,
+    exclude: Path | None = None,
+    gain: Literal["linear", "exponential"] = "linear",
+    max_grade: int = 4,
+    test: Literal["t", "permutation"] = "t",
+    style: Literal["text", "markdown", "csv", "json"] = "text",
+) -> None:
+    """Measure runs, seen and unseen queries apart, with significance.
+
+    Args:
+        name: The collection: a folder, `pydocs`, `ir:ID`.
+        runs: TREC run files.
+        split: Whose judgements to measure against.
+        measures: ir_measures' names or the paper's; by default all of the paper's.
+        baseline: A run to test the others against; without it every pair of runs is tested.
+        exclude: A file of `qid docno` lines: documents left out of that query's ranking and judgements.
+        gain: nDCG's gain of grade g: linear is g (trec_eval), exponential is 2^g − 1 (gdeval).
+        max_grade: ERR's maximal grade (gdeval: 4).
+        test: The paired test behind the letters; JSON holds both.
+        style: How to print it; JSON has every query's values.
+    """
+    from gr2.evaluation import Request, report
+
+    paths = [*runs, *([baseline] if baseline is not None and baseline not in runs else [])]
+    request = Request(
+        split=split,
+        measures=measures,
+        baseline=baseline,
+        exclude=exclude,
+        gain=gain,
+        max_grade=max_grade,
+        test=test,
+    )
+    print(report(open_named(name), paths, request, style))
+
+
+@app.command
+def demo() -> None:
+    """Search the documentation of your Python: the embedded collection, sample searches, and its measures."""
+    from gr2.demo import demo
+
+    for paragraph in demo():
+        print(paragraph, end="\n\n", flush=True)
