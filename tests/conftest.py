@@ -1,8 +1,22 @@
 """What more than one test file needs."""
 
+import sys
 from types import SimpleNamespace
 
 import pytest
+
+
+@pytest.fixture
+def gr2(monkeypatch, capsys):
+    """The command line: a function from arguments to what is printed."""
+    from gr2.cli import main
+
+    def run(*arguments: object) -> str:
+        monkeypatch.setattr(sys, "argv", ["gr2", *map(str, arguments)])
+        main()
+        return capsys.readouterr().out
+
+    return run
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from gr2.cli import main
 from gr2.data import Collection, Document
 from gr2.formats import read_folder, write_folder
 from gr2.runs import Run
@@ -31,16 +30,6 @@ def folder(tmp_path: Path) -> Path:
         tmp_path / "fruit",
     )
     return tmp_path / "fruit"
-
-
-@pytest.fixture
-def gr2(monkeypatch, capsys):
-    def run(*arguments: object) -> str:
-        monkeypatch.setattr(sys, "argv", ["gr2", *map(str, arguments)])
-        main()
-        return capsys.readouterr().out
-
-    return run
 
 
 def refused(gr2, *arguments: object) -> str:

@@ -5,7 +5,6 @@ import multiprocessing
 import os
 import random
 import signal
-import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +15,6 @@ import torch
 from safetensors.torch import load_file
 
 from gr2.batches import BatchConfig, Batches, Examples
-from gr2.cli import main
 from gr2.data import Collection, Document
 from gr2.docids import Docids, settle
 from gr2.examples import examples_of
@@ -260,16 +258,6 @@ def test_ranks_share_an_epoch_without_overlap():
     for step in range(4):
         for rank in range(2):
             assert torch.equal(ranks[rank][step].docids, whole[2 * step + rank].docids)
-
-
-@pytest.fixture
-def gr2(monkeypatch, capsys):
-    def run(*arguments: object) -> str:
-        monkeypatch.setattr(sys, "argv", ["gr2", *map(str, arguments)])
-        main()
-        return capsys.readouterr().out
-
-    return run
 
 
 def test_from_a_folder_to_answers_on_the_command_line(gr2, backbone, tmp_path):

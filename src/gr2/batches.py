@@ -91,8 +91,8 @@ class Batches:
         owner, docids, row_grades = self._rows(queries, epoch)
         grades = torch.zeros(len(queries), len(docids), dtype=torch.long)
         grades[owner, torch.arange(len(docids))] = torch.tensor(row_grades, dtype=torch.long)
-        source, mask = self._padded([self.examples.queries[q] for q in queries])
-        text_source, text_mask = self._padded([self.examples.texts[t] for t in texts])
+        source, mask = padded([self.examples.queries[q] for q in queries])
+        text_source, text_mask = padded([self.examples.texts[t] for t in texts])
         return Batch(
             source,
             mask,
@@ -154,12 +154,12 @@ class Batches:
         batches = [ordered[i : i + size] for i in range(0, len(ordered), size)]
         return [batches[i] for i in generator.permutation(len(batches))]
 
-    @staticmethod
-    def _padded(sources: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
-        longest = max(map(len, sources), default=0)
-        ids = torch.zeros(len(sources), longest, dtype=torch.long)
-        mask = torch.zeros(len(sources), longest, dtype=torch.long)
-        for row, source in enumerate(sources):
-            ids[row, : len(source)] = torch.tensor(source, dtype=torch.long)
-            mask[row, : len(source)] = 1
-        return ids, mask
+
+def padded(sources: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
+    """Token ids of unequal length → ids and mask [B, S], 0 behind each end."""
+    ids = torch.zeros(len(sources), max(map(len, sources), default=0), dtype=torch.long)
+    mask = torch.zeros_like(ids)
+    for row, source in enumerate(sources):
+        ids[row, : len(source)] = torch.tensor(source, dtype=torch.long)
+        mask[row, : len(source)] = 1
+    return ids, mask

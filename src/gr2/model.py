@@ -17,6 +17,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from gr2.batches import padded
 from gr2.decode import Normaliser, Ranked, beam, exact
 from gr2.docids import Docids
 from gr2.network import END, FIRST, Network, NetworkConfig
@@ -137,13 +138,7 @@ class GR2:
         return found
 
     def _encode(self, texts: Sequence[str]) -> tuple[Tensor, Tensor]:
-        rows = self.read(texts)
-        longest = max(map(len, rows))
-        ids = torch.zeros(len(rows), longest, dtype=torch.long)
-        mask = torch.zeros(len(rows), longest, dtype=torch.long)
-        for place, row in enumerate(rows):
-            ids[place, : len(row)] = torch.tensor(row)
-            mask[place, : len(row)] = 1
+        ids, mask = padded(self.read(texts))
         return self.network.encode(ids, mask), mask
 
     def _named(self, ranked: Ranked) -> list[list[Result]]:
