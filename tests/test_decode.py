@@ -475,6 +475,11 @@ def test_clear_errors():
         beam(decoder, trie, states, mask, prior=make_prior(trie, 2))
     with pytest.raises(ValueError, match="3 query vectors for 2 queries"):
         beam(decoder, trie, states, mask, normaliser="trie", prior=make_prior(trie, 3))
+    prior = make_prior(trie, 2)
+    with pytest.raises(ValueError, match="nodes; the trie has"):
+        beam(decoder, trie, states, mask, normaliser="trie", prior=replace(prior, slot=prior.slot[:-1]))
+    with pytest.raises(ValueError, match="names the slot"):
+        beam(decoder, trie, states, mask, normaliser="trie", prior=replace(prior, vectors=prior.vectors[:3]))
     with pytest.raises(ValueError, match="precision"):
         decoder_of(model, precision="int4")
     with pytest.raises(ValueError, match="neither of the T5 nor of the BART"):
@@ -498,10 +503,20 @@ def test_without_compiled_kernels_and_prepared_weights_the_results_are_the_same(
     model, docids = MODELS[name](), make_docids(150, seed=11)
     states, mask = make_states(4, model.config.d_model)
     trie = Trie.from_sequences(docids, end=END)
-    fast = [beam(decoder_of(model), trie, states, mask), exact(decoder_of(model), trie, states, mask, k=9)]
+    prior = make_prior(trie, 4)
+
+    def results():
+        decoder = decoder_of(model)
+        return [
+            beam(decoder, trie, states, mask),
+            exact(decoder, trie, states, mask, k=9),
+            beam(decoder, trie, states, mask, normaliser="trie", prior=prior),
+        ]
+
+    fast = results()
     monkeypatch.setattr("gr2.decode.kernels.compiled", lambda x: False)
     monkeypatch.setattr("gr2.decode.linear._packed", lambda weight, bias: None)
-    plain = [beam(decoder_of(model), trie, states, mask), exact(decoder_of(model), trie, states, mask, k=9)]
+    plain = results()
     for one, other in zip(fast, plain, strict=True):
         assert one.docids.tolist() == other.docids.tolist()
         np.testing.assert_allclose(one.scores, other.scores, atol=1e-4)

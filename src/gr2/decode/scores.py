@@ -14,6 +14,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from gr2.decode.kernels import pair_dots
 from gr2.decode.paths import Paths
 from gr2.decode.weights import Decoder
 
@@ -50,13 +51,12 @@ class NodePrior:
     def score(self, query: Tensor, child: Tensor) -> Tensor:
         """The score [C] of each child node [C] for its query [C]."""
         slot = self.slot[child].long()
-        parts = []
-        for start in range(0, len(child), 8192):
-            part = slice(start, start + 8192)
-            vectors = self.vectors[slot[part].clamp_min(0)]  # [C, P]
-            parts.append((vectors * self.queries[query[part]]).sum(1))
-        score = torch.cat(parts) if parts else self.vectors.new_zeros(0)
-        score = torch.where(slot >= 0, score * self.scale, 0.0)
+        known = torch.nonzero(slot >= 0)[:, 0]
+        used = slot[known]
+        if len(used) and int(used.max()) >= len(self.vectors):
+            raise ValueError(f"a node prior of {len(self.vectors)} vectors names the slot {int(used.max())}")
+        dots = pair_dots(self.vectors, used, self.queries, query[known])
+        score = dots.new_zeros(len(child)).index_copy_(0, known, dots * self.scale)
         return score if self.bias is None else score + self.bias[child]
 
 
@@ -134,5 +134,5 @@ def _of_children(decoder: Decoder, states: Tensor, row: Tensor, token: Tensor, c
 
 def _rows_of_head(decoder: Decoder, states: Tensor, row: Tensor, token: Tensor) -> Tensor:
     scaled = states * decoder.head_scale if decoder.head_scale != 1 else states
-    logits = torch.bmm(decoder.head_rows[token].unsqueeze(1), scaled[row].unsqueeze(2)).view(-1)
+    logits = pair_dots(decoder.head_rows, token, scaled, row)
     return logits if decoder.head_bias is None else logits + decoder.head_bias[token]

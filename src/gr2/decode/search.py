@@ -194,3 +194,5 @@ def _check(trie: Trie, states: Tensor, mask: Tensor, normaliser: Normaliser, pri
         raise ValueError("a node prior joins the softmax over a node's children: it needs normaliser='trie'")
     if prior is not None and len(prior.queries) != len(states):
         raise ValueError(f"the node prior has {len(prior.queries)} query vectors for {len(states)} queries")
+    if prior is not None and len(prior.slot) != trie.nodes:
+        raise ValueError(f"the node prior knows {len(prior.slot)} nodes; the trie has {trie.nodes}")
