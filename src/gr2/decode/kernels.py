@@ -1,9 +1,9 @@
 """The parts of a step that torch does in many small operations, as one loop each on a CPU (SPEC §4).
 
 Attention to ancestors needs no gathered copy of keys and values, a root mean square no five passes, and the
-logits of a few children no copy of their rows of the output layer. Each exists twice, compiled for the CPU and in
-torch for any device; a test holds them against each other. What they save is a tenth of a step with 8-bit
-weights. This file knows no model, no trie and no search.
+logits of a few children no copy of their rows of the output layer. Each exists twice, compiled for the CPU
+and in torch for any device; a test holds them against each other. What they save is a tenth of a step with
+8-bit weights. This file knows no model, no trie and no search.
 
 Shapes: N new cells, T tokens so far, H heads, E width of a head, D width, C pairs.
 """
