@@ -198,8 +198,8 @@ def ask_gr2(trie: Trie, sets: Prefixes) -> tuple[dict[str, Any], list[list[int]]
     out = {
         "children_us": timed(nodes, trie.children, 20),
         "nodes": trie.nodes,
-        "own_bytes": trie.nbytes,
-        "structure_bytes": trie.nbytes - trie.below.nbytes - trie.height.nbytes,
+        "own_bytes": trie.nbytes + trie.below.nbytes + trie.height.nbytes,
+        "structure_bytes": trie.nbytes,
     }
     return out, [token[row == i].tolist() for i in range(BEAMS)]
 

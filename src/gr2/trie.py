@@ -1,9 +1,8 @@
 """Docids as token ids become one prefix trie in plain arrays: what a decoder may say next (paper: Inference).
 
-Rows are sorted, the tokens that neighbours share are counted, and every token that is not shared is a node.
-Nodes are numbered breadth-first, so the children of a node are neighbours and need two numbers, not a table.
-The end of a docid is a real child: a docid may be a prefix of another, and every leaf is reached by `end`.
-Filters, additions and removals work on these arrays. This file knows no text, no torch, no model, no score.
+Rows are sorted, and every token that is not shared with the row before is a node. Nodes are numbered
+breadth-first, so the children of a node are neighbours and need two numbers, not a table. The end of a docid
+is a real child: a docid may be a prefix of another. This file knows no text, no torch, no model, no score.
 """
 
 import json
@@ -23,7 +22,7 @@ from gr2 import store
 
 Int32 = NDArray[np.int32]
 Int64 = NDArray[np.int64]
-ARRAYS = ("first", "token", "below", "height", "leaf", "leaf_docid")
+ARRAYS = ("first", "token", "leaf", "leaf_docid")
 LIMIT = np.iinfo(np.int32).max  # of token ids, docid indices and nodes: all of them are int32
 LONGEST = np.iinfo(np.uint16).max - 1  # tokens of a docid: with its end it must fit `height`
 DUPLICATE = "docids {} and {} have the same tokens {}; docids must be unique"
@@ -35,25 +34,19 @@ class Trie:
     """CSR prefix trie over token ids; nodes are numbered breadth-first, 0 is the root.
 
     Because of that numbering the children of node `v` are the nodes ``first[v] + 1 ... first[v + 1]`` (edge
-    `e` leads to node `e + 1`), in ascending token order. The arrays depend on the set of docids alone; their
-    order changes only the docid indices. An empty docid is allowed: the root then has an `end` child.
+    `e` leads to node `e + 1`), in ascending token order. The order of docids changes only their indices. An
+    empty docid is allowed: the root then has an `end` child.
 
     >>> trie = Trie.from_sequences([[5, 7], [5], [5, 7, 9]], end=1)
     >>> row, token, child = trie.children(np.array([trie.find([5]), trie.find([5, 7])]))
     >>> row.tolist(), token.tolist(), trie.docid_of(child).tolist()
     ([0, 0, 1, 1], [1, 7, 1, 9], [1, -1, 0, -1])
-    >>> trie.restrict(np.array([2])).tokens(2).tolist()
-    [5, 7, 9]
     """
 
     first: Int32
     """[nodes + 1] The edges of node `v` are ``first[v] ... first[v + 1] - 1``."""
     token: Int32
     """[nodes - 1] The label of the edge into node `e + 1`."""
-    below: Int32
-    """[nodes] Docids below the node: 1 for a leaf, 0 for the root of an empty trie."""
-    height: NDArray[np.uint16]
-    """[nodes] The longest way from the node to a leaf, in tokens, the end included: 0 for a leaf."""
     leaf: Int32
     """[docids] The leaves, ascending."""
     leaf_docid: Int32
@@ -88,12 +81,22 @@ class Trie:
     @property
     def nodes(self) -> int:
         """The number of nodes, the root included."""
-        return len(self.below)
+        return len(self.first) - 1
 
     @property
     def nbytes(self) -> int:
-        """The bytes of all arrays."""
+        """The bytes of the arrays that make the trie; `below` and `height` follow from them on first use."""
         return sum(getattr(self, name).nbytes for name in ARRAYS)
+
+    @cached_property
+    def below(self) -> Int32:
+        """[nodes] Docids below the node: 1 for a leaf, 0 for the root of an empty trie."""
+        return _summaries(self.first, self.leaf.astype(np.int64))[0]
+
+    @cached_property
+    def height(self) -> NDArray[np.uint16]:
+        """[nodes] The longest way from the node to a leaf, in tokens, the end included: 0 for a leaf."""
+        return _summaries(self.first, self.leaf.astype(np.int64))[1]
 
     def children(self, nodes: ArrayLike) -> tuple[Int64, Int64, Int64]:
         """All children of many nodes: (position in `nodes`, token, child node), in order; none for a leaf."""
@@ -174,9 +177,8 @@ class Trie:
         about = json.loads((folder / "trie.json").read_text(encoding="utf-8"))
         # "c" (copy on write) and not "r": torch.from_numpy warns about arrays that cannot be written to.
         mode: Literal["c"] | None = "c" if mmap else None
-        paths = [folder / f"{name}.npy" for name in ARRAYS]
-        arrays: list[Any] = [np.asarray(np.load(path, mode, allow_pickle=False)) for path in paths]
-        return cls(**dict(zip(ARRAYS, arrays, strict=True)), **about)
+        arrays: dict[str, Any] = {name: np.asarray(np.load(folder / f"{name}.npy", mode)) for name in ARRAYS}
+        return cls(**arrays, **about)
 
     @cached_property
     def _leaves(self) -> Int32:
@@ -189,9 +191,8 @@ class Trie:
 def _assemble(first: Int32, token: Int32, leaf_docid: ArrayLike, *, end: int, issued: int) -> Trie:
     """Every trie is made here: structure and the docid of each leaf come in, the rest follows from them."""
     leaf = (np.flatnonzero(token == end) + 1).astype(np.int32)
-    below, height = _summaries(first, leaf.astype(np.int64))
-    arrays: tuple[Any, ...] = (first, token, below, height, leaf, np.asarray(leaf_docid, np.int32))
-    return Trie(**dict(zip(ARRAYS, arrays, strict=True)), end=end, issued=issued)
+    docids = np.asarray(leaf_docid, np.int32)
+    return Trie(first=first, token=token, leaf=leaf, leaf_docid=docids, end=end, issued=issued)
 
 
 def _checked(tokens: NDArray[Any], offsets: NDArray[Any], end: int, start: int) -> tuple[Int32, Int64]:
