@@ -28,7 +28,7 @@ from machine import facts
 from torch import Tensor
 
 from gr2 import store
-from gr2.decode import Decoder, Ranked, beam, decoder_of, exact
+from gr2.decode import Decoder, Normaliser, Ranked, beam, decoder_of, exact
 from gr2.trie import Trie
 
 END, BEAMS = 1, 20
@@ -289,19 +289,15 @@ def part_beams(args: argparse.Namespace, save: Callable[[str, Any], None]) -> No
     """Beam error and cost by beam width, exact search beside it, both normalisers."""
     subject = trained_subject(args.checkpoint)
     trie, decoder = Trie.from_sequences(subject.docids, end=END), decoder_of(subject.model)
-    table: dict[str, Any] = {"queries": args.queries, "docids": len(subject.docids)}
-    for normaliser in ("vocabulary", "trie"):
-        truth = run_all(
-            subject,
-            decoder,
-            trie,
-            args.queries,
-            partial(exact, normaliser=normaliser, k=20, budget=args.budget),
-        )
+    table: dict[str, Any] = {"docids": len(subject.docids)}
+    plans: tuple[tuple[Normaliser, int], ...] = (("trie", args.queries), ("vocabulary", args.hard_queries))
+    for normaliser, queries in plans:
+        run = partial(run_all, subject, decoder, trie, queries)
+        truth = run(partial(exact, normaliser=normaliser, k=20, budget=args.budget))
         rows = [against(truth, truth) | {"beams": "exact"}]
         for width in (1, 2, 5, 10, 20, 50, 100):
-            how = partial(beam, normaliser=normaliser, beams=width, k=min(20, width))
-            rows.append(against(run_all(subject, decoder, trie, args.queries, how), truth) | {"beams": width})
+            found = run(partial(beam, normaliser=normaliser, beams=width, k=min(20, width)))
+            rows.append(against(found, truth) | {"beams": width})
         table[normaliser] = rows
     save("beams", table)
     plot(table, HERE.parent / "docs" / "beam-error.png")
@@ -324,6 +320,8 @@ def run_all(
 def against(run: dict[str, Any], truth: dict[str, Any]) -> dict[str, Any]:
     """What a run misses of the proven top 1 and top 20, and what it costs."""
     pairs = [(a, b) for a, b, sure in zip(run["found"], truth["found"], truth["proven"], strict=True) if sure]
+    if not pairs:
+        raise SystemExit("exact search proved no query: give it a larger --budget")
     return {
         "top1_missed": float(np.mean([a[0] != b[0] for a, b in pairs])),
         "top20_missed": float(np.mean([1 - len(set(a) & set(b)) / len(b) for a, b in pairs])),
@@ -442,9 +440,17 @@ def main() -> None:
     parser.add_argument(
         "--rounds", type=int, default=7, help="turns at batch 1; a third at others (default: 7)"
     )
-    parser.add_argument("--queries", type=int, default=48, help="queries for the beam table (default: 48)")
     parser.add_argument(
-        "--budget", type=int, default=4000, help="row budget of exact search there (default: 4000)"
+        "--queries", type=int, default=48, help="for the beam table, trie score (default: 48)"
+    )
+    parser.add_argument(
+        "--hard-queries",
+        type=int,
+        default=4,
+        help="the same for the vocabulary score, where a proof reads most of the trie (default: 4)",
+    )
+    parser.add_argument(
+        "--budget", type=int, default=200_000, help="row budget of exact search there (default: 200000)"
     )
     parser.add_argument(
         "--out", type=Path, default=HERE / "results" / "decode.json", help="results, added to"
