@@ -1,6 +1,7 @@
 """The command line as a user meets it: what it prints, what it refuses, and that it starts quickly."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -144,6 +145,40 @@ def test_a_baseline_is_measured_too_and_everything_is_tested_against_it(gr2, fol
     assert pairs == {("a", "c"), ("b", "c")}
 
 
+def test_a_run_of_another_collection_or_split_is_noticed(gr2, folder, tmp_path):
+    Run.from_dict({"q1": {"d0": 1.0, "x": 0.5}, "elsewhere": {"d0": 1.0}}).write(tmp_path / "odd.run")
+    out = gr2("evaluate", folder, tmp_path / "odd.run")
+    assert "note: odd answers 1 of 3 queries; the others count as 0" in out
+    assert "note: odd answers 1 queries that fruit does not have" in out
+    assert "note: odd returns 1 documents that fruit does not have" in out
+    (tmp_path / "source.tsv").write_text("q1\td0\n")
+    assert "1 query-document pairs of source.tsv left out" in gr2(
+        "evaluate", folder, tmp_path / "odd.run", "--exclude", tmp_path / "source.tsv"
+    )
+
+
+def test_nothing_but_a_regular_file_is_replaced(gr2, folder, tmp_path):
+    (tmp_path / "real.run").write_text("old")
+    (tmp_path / "link.run").symlink_to(tmp_path / "real.run")
+    gr2("bm25", folder, "--output", tmp_path / "link.run")
+    assert (tmp_path / "link.run").is_symlink()
+    assert (tmp_path / "real.run").read_text() != "old"
+    os.mkfifo(tmp_path / "pipe")
+    assert "not a regular file" in refused(gr2, "bm25", folder, "--output", tmp_path / "pipe")
+    assert "not a regular file" in refused(gr2, "bm25", folder, "--output", tmp_path)
+    assert "cannot be written" in refused(gr2, "bm25", folder, "--output", tmp_path / "real.run" / "a.run")
+
+
+def test_what_somebody_added_to_a_folder_is_never_lost(gr2, folder, tmp_path):
+    gr2("collection", "prepare", folder, "--out", tmp_path / "copy")
+    gr2("collection", "prepare", folder, "--out", tmp_path / "copy")
+    (tmp_path / "copy" / "mine.txt").write_text("notes")
+    assert "mine.txt" in refused(gr2, "collection", "prepare", folder, "--out", tmp_path / "copy")
+    (tmp_path / "copy" / "mine.txt").unlink()
+    (tmp_path / "copy" / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq1\td0\t1\n")
+    assert "test.tsv" in refused(gr2, "collection", "prepare", folder, "--out", tmp_path / "copy")
+
+
 def test_import_takes_tables_with_their_own_column_names(gr2, tmp_path):
     (tmp_path / "items.tsv").write_text("key\tname\tbody\nx1\tApple\tred fruit\nx2\tLemon\tsour fruit\n")
     (tmp_path / "topics.txt").write_text("<top>\n<num> Number: 7\n<title> sour things\n</top>\n")
@@ -210,4 +245,10 @@ def test_mistakes_are_one_sentence(gr2, folder, tmp_path):
     assert "no such file" in refused(gr2, "evaluate", folder, tmp_path / "missing.run")
     Run.from_dict({"q1": {"d0": 1.0}}).write(run)
     assert "unknown measure 'nDGC@5'" in refused(gr2, "evaluate", folder, run, "--measures", "nDGC@5")
+    assert "no stemmer is called 'klingon'" in refused(
+        gr2, "bm25", folder, "--language", "klingon", "--output", run
+    )
+    assert "b from 0 to 1" in refused(gr2, "bm25", folder, "--b", "3", "--output", run)
+    same = ("control", "popularity", folder, "--split", "train", "--output", run)
+    assert "says nothing about 'train' itself" in refused(gr2, *same)
     assert "ir_datasets id" in refused(gr2, "collection", "info", "ir:no/such/thing")

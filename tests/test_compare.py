@@ -58,6 +58,11 @@ def test_equal_systems_differ_in_nothing():
     assert (row.mean, row.t, row.permutation) == (0.0, 1.0, 1.0)
 
 
+def test_a_difference_without_variance_gets_no_letter_from_the_t_test():
+    one, two = evaluation("one", [1.0, 1.0]), evaluation("two", [0.0, 0.0])
+    assert compare([one, two]).beaten("one", "P@20") == ""
+
+
 def test_letters_name_the_systems_that_are_beaten():
     noise = np.random.default_rng(0).normal(0, 0.01, 60)
     good = evaluation("good", list(0.8 + noise))

@@ -214,25 +214,28 @@ def test_every_file_of_a_folder_is_flushed_before_the_old_one_goes(written, monk
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root writes everywhere")
-def test_a_folder_that_cannot_be_written_to_gives_an_os_error_and_loses_nothing(tmp_path):
+def test_a_folder_that_cannot_be_written_to_is_refused_by_name_and_loses_nothing(tmp_path):
     (tmp_path / "locked").mkdir()
     write_text(tmp_path / "locked" / "file.txt", "old")
     (tmp_path / "locked").chmod(0o555)
     try:
-        with pytest.raises(OSError, match="locked"):
+        with pytest.raises(ValueError, match="no permission in .*locked"):
             write_text(tmp_path / "locked" / "file.txt", "new")
-        with pytest.raises(OSError, match="locked"), atomic_folder(tmp_path / "locked" / "out"):
+        with pytest.raises(ValueError, match="locked"), atomic_folder(tmp_path / "locked" / "out"):
             pytest.fail("the block is not entered")
     finally:
         (tmp_path / "locked").chmod(0o755)
     assert tree(tmp_path / "locked") == {"file.txt": b"old"}
 
 
-def test_a_parent_that_is_a_file_gives_an_os_error(tmp_path):
+def test_a_parent_that_is_a_file_is_refused_by_name(tmp_path):
     write_text(tmp_path / "file", "old")
-    with pytest.raises(OSError):
+    with pytest.raises(ValueError, match=r"below\.txt: cannot be written"):
         write_text(tmp_path / "file" / "below.txt", "new")
-    with pytest.raises(OSError), atomic_folder(tmp_path / "file" / "below"):
+    with (
+        pytest.raises(ValueError, match="below: cannot be written"),
+        atomic_folder(tmp_path / "file" / "below"),
+    ):
         pytest.fail("the block is not entered")
     assert tree(tmp_path) == {"file": b"old"}
 

@@ -34,6 +34,11 @@ _HOME = {
 __all__ = sorted(_HOME)  # noqa: PLE0605
 
 
+def __dir__() -> list[str]:
+    """The public names, for completion."""
+    return __all__
+
+
 def __getattr__(name: str) -> Any:
     """Load a public name from the file it lives in."""
     if name not in _HOME:

@@ -12,9 +12,10 @@ CONTROL_MEASURES = ("nDCG@20", "P@20", "ERR@20", "Hits@1", "Hits@10")
 
 def headline(collection: Collection) -> str:
     """One line for the top of every output: name, sizes, grades, fingerprint."""
+    grades = f"grades 1-{collection.grades}" if collection.grades else "nothing judged relevant"
     return (
         f"{collection.name}: {len(collection.docnos):,} documents, {len(collection.queries):,} queries, "
-        f"grades 1-{collection.grades}, fingerprint {collection.fingerprint[:12]}"
+        f"{grades}, fingerprint {collection.fingerprint[:12]}"
     )
 
 

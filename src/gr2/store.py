@@ -20,8 +20,11 @@ MANIFEST = "manifest.json"
 
 @contextmanager
 def atomic_file(path: Path) -> Iterator[Path]:
-    """Yield a temporary path that takes the place of `path` if the block ends well, else is removed."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    """Yield a temporary path that takes the place of `path` if the block ends well, else is removed.
+
+    A link stays a link: what it leads to is replaced. A device, pipe or folder is refused.
+    """
+    path = writable(path)
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     os.close(handle)
     temporary = Path(name)
@@ -32,6 +35,15 @@ def atomic_file(path: Path) -> Iterator[Path]:
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def writable(path: Path) -> Path:
+    """Where a file can be written: links followed, parents made; else a ValueError that says why not."""
+    path = path.resolve()
+    if path.exists() and not path.is_file():
+        raise ValueError(f"{path}: exists and is not a regular file, so it cannot be replaced by one")
+    _make_parent(path)
+    return path
 
 
 def write_text(path: Path, text: str) -> None:
@@ -49,11 +61,12 @@ def write_json(path: Path, value: Any) -> None:
 def atomic_folder(path: Path) -> Iterator[Path]:
     """Yield a temporary folder that becomes `path`, with its manifest, if the block ends well.
 
-    A folder that is already there is replaced only if it is empty or carries a manifest (we wrote it).
+    A folder that is already there is replaced only if it is empty, or just as we wrote it: nothing that
+    somebody has added or changed is ever lost.
     """
-    if path.exists() and not _replaceable(path):
-        raise ValueError(f"{path}: exists and was not written by gr2 (no {MANIFEST}); choose another folder")
-    path.parent.mkdir(parents=True, exist_ok=True)
+    path = path.resolve()
+    _check_replaceable(path)
+    _make_parent(path)
     beside = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
     new, old = beside / "new", beside / "old"
     try:
@@ -105,8 +118,25 @@ def sha256(path: Path) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
-def _replaceable(path: Path) -> bool:
-    return path.is_dir() and ((path / MANIFEST).is_file() or not any(path.iterdir()))
+def _make_parent(path: Path) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ValueError(f"{path}: cannot be written: {error.strerror} ({error.filename})") from error
+    if not os.access(path.parent, os.W_OK | os.X_OK):
+        raise ValueError(f"{path}: cannot be written: no permission in {path.parent}")
+
+
+def _check_replaceable(path: Path) -> None:
+    if not path.exists() or (path.is_dir() and not any(path.iterdir())):
+        return
+    if not (path / MANIFEST).is_file():
+        raise ValueError(f"{path}: exists and was not written by gr2 (no {MANIFEST}); choose another folder")
+    verify(path)
+    listed = set(json.loads((path / MANIFEST).read_text(encoding="utf-8"))["files"])
+    for found in sorted(path.rglob("*")):
+        if found.is_file() and found != path / MANIFEST and str(found.relative_to(path)) not in listed:
+            raise ValueError(f"{found}: was not written by gr2 and would be lost; choose another folder")
 
 
 def _flush(path: Path) -> None:

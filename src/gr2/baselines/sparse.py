@@ -27,6 +27,17 @@ class BM25Config:
     language: str = "english"
     """The Snowball stemmer, or "none"; English stop words go with the English stemmer."""
 
+    def __post_init__(self) -> None:
+        """Refuse what would make no sense."""
+        import Stemmer
+
+        if self.k1 < 0 or not 0 <= self.b <= 1:
+            raise ValueError(
+                f"BM25 takes k1 of at least 0 and b from 0 to 1, not k1={self.k1:g} b={self.b:g}"
+            )
+        if self.language not in (known := ["none", *Stemmer.algorithms()]):
+            raise ValueError(f"no stemmer is called {self.language!r}; there are: {', '.join(known)}")
+
     def __str__(self) -> str:
         """As it stands beside a result."""
         return f"BM25 {self.method} k1={self.k1:g} b={self.b:g} stemmer={self.language}"

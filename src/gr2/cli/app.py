@@ -42,4 +42,5 @@ def queries_of(data: "Collection", split: str) -> dict[str, str]:
 def write_run(run: "Run", output: Path, how: str) -> None:
     """Write a run and say so."""
     run.write(output)
-    print(f"{how}: {len(run.rankings):,} queries answered, written to {output}")
+    answered = sum(bool(ranking) for ranking in run.rankings.values())
+    print(f"{how}: {answered:,} of {len(run.rankings):,} queries answered, written to {output}")

@@ -29,12 +29,13 @@ def bm25(
         k: How many documents to return for each query.
         k1: How soon repeated terms stop counting.
         b: How much long documents are discounted.
-        language: Stemmer and stop words, or `none`.
+        language: The Snowball stemmer (english, german, ...), or `none`; English has stop words too.
     """
     from gr2.baselines.sparse import BM25, BM25Config
+    from gr2.store import writable
 
+    config, _ = BM25Config(k1=k1, b=b, language=language), writable(output)
     data = open_named(name, show=True)
-    config = BM25Config(k1=k1, b=b, language=language)
     run = BM25.index(data.documents, config, progress=progress()).search(
         queries_of(data, split), k, progress=progress()
     )
@@ -63,7 +64,13 @@ def control(
         k: How many documents to return for each query.
     """
     from gr2.baselines.controls import neighbours, popularity
+    from gr2.store import writable
 
+    if split == train:
+        raise ValueError(
+            f"a control that knows the judgements of {train!r} says nothing about {train!r} itself"
+        )
+    writable(output)
     data = open_named(name, show=True)
     known, queries = data.split(train), queries_of(data, split)
     run = (
@@ -83,7 +90,7 @@ def evaluate(
     baseline: Path | None = None,
     exclude: Path | None = None,
     gain: Literal["linear", "exponential"] = "linear",
-    max_grade: int = 4,
+    max_grade: int | None = None,
     test: Literal["t", "permutation"] = "t",
     style: Literal["text", "markdown", "csv", "json"] = "text",
 ) -> None:
@@ -97,7 +104,7 @@ def evaluate(
         baseline: A run to test the others against; without it every pair of runs is tested.
         exclude: A file of `qid docno` lines: documents left out of that query's ranking and judgements.
         gain: nDCG's gain of grade g: linear is g (trec_eval), exponential is 2^g − 1 (gdeval).
-        max_grade: ERR's maximal grade (gdeval: 4).
+        max_grade: ERR's maximal grade; by default 4 (gdeval's), or the collection's highest if that is more.
         test: The paired test behind the letters; JSON holds both.
         style: How to print it; JSON has every query's values.
     """

@@ -32,8 +32,8 @@ def read_folder(folder: Path, report: Report = refuse, *, progress: bool = False
     corpus = find(folder, "corpus.jsonl", "corpus.tsv")
     queries = find(folder, "queries.jsonl", "queries.tsv", "topics.txt")
     if corpus is None or queries is None:
-        missing = "corpus.jsonl" if corpus is None else "queries.jsonl"
-        raise FormatError(folder, 0, f"expected {missing} (or .tsv, either may be .gz) in this folder")
+        missing, other = ("corpus.jsonl", ".tsv") if corpus is None else ("queries.jsonl", ".tsv, topics.txt")
+        raise FormatError(folder, 0, f"expected {missing} (or {other}; either may be .gz) in this folder")
     name, splits, folds = folder.resolve().name, _splits(folder), _fold_file(folder)
     return read_files(name, corpus, queries, splits, folds, report=report, progress=progress)
 
