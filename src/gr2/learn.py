@@ -11,7 +11,7 @@ from gr2.examples import examples_of
 from gr2.model import GR2, GR2Config
 from gr2.network import NetworkConfig
 from gr2.objective import Objective, recipe
-from gr2.train import TrainConfig, train
+from gr2.train import TrainConfig, bf16_pays, train
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,7 +27,8 @@ class Plan:
     texts: int = 44
     per_grade: int = 2
     seed: int = 0
-    bf16: bool = True
+    bf16: bool | None = None
+    """Mixed precision; None decides by the processor."""
 
 
 def learn(
@@ -54,7 +55,7 @@ def learn(
         steps=plan.steps,
         learning_rate=plan.learning_rate,
         encoder_rate=plan.encoder_rate,
-        bf16=plan.bf16,
+        bf16=bf16_pays() if plan.bf16 is None else plan.bf16,
         seed=plan.seed,
     )
     run = train(

@@ -44,14 +44,19 @@ class TrainConfig:
     """Share of the steps in which the rate rises. paper: the same."""
     clip: float = 1.0
     """Norm at which gradients are cut."""
-    bf16: bool = True
-    """Automatic mixed precision in bfloat16, which pays on recent CPUs as well."""
+    bf16: bool = False
+    """Automatic mixed precision in bfloat16; see `bf16_pays`."""
     checkpoint_minutes: float = 5.0
     """How often a checkpoint is written."""
     log_every: int = 20
     """Steps between two lines of metrics.jsonl."""
     seed: int = 0
     """Of batches and fresh parameters."""
+
+
+def bf16_pays() -> bool:
+    """Whether this processor multiplies bfloat16 itself; one that only imitates it is many times slower."""
+    return bool(torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported())
 
 
 @dataclass
