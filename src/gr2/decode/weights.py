@@ -116,7 +116,7 @@ def decoder_of(model: nn.Module, *, precision: Precision = "fp32") -> Decoder:
 
     Args:
         model: in evaluation mode or not: dropout is never applied here.
-        precision: "fp32", or "int8" for 8-bit weights (CPU only; scores move by about 1e-2).
+        precision: "fp32", or "int8" for 8-bit weights (CPU only; scores and some ranks move).
     """
     config: Any = model.config
     if config.model_type == "bart":
