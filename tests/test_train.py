@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
 from gr2.batches import BatchConfig, Batches, Examples
 from gr2.data import Collection, Document
@@ -21,7 +21,7 @@ from gr2.examples import examples_of
 from gr2.formats import write_folder
 from gr2.measures import evaluate
 from gr2.model import GR2, GR2Config
-from gr2.network import NetworkConfig
+from gr2.network import Network, NetworkConfig
 from gr2.objective import RECIPES, Objective, recipe
 from gr2.train import TrainConfig, newest_checkpoint, train
 
@@ -119,6 +119,24 @@ def test_a_saved_model_answers_the_same_from_its_folder_alone(backbone, tmp_path
     weights.write_bytes(bytes(content))
     with pytest.raises(ValueError, match=r"network\.safetensors"):
         GR2.from_pretrained(tmp_path / "model")
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_a_t5_checkpoint_is_read_as_it_is_stored_tied_or_not(tmp_path, tied):
+    from transformers import T5Config, T5ForConditionalGeneration
+
+    shape = {"d_model": 32, "d_kv": 16, "d_ff": 64, "num_layers": 1, "num_heads": 2, "vocab_size": 20}
+    start = {"decoder_start_token_id": 0, "eos_token_id": 1, "pad_token_id": 0}
+    T5ForConditionalGeneration(T5Config(**shape, **start)).save_pretrained(tmp_path)
+    stored = load_file(tmp_path / "model.safetensors")
+    if not tied:
+        stored["lm_head.weight"] = torch.randn(20, 32)
+        save_file(stored, tmp_path / "model.safetensors", metadata={"format": "pt"})
+    network = Network.build(tmp_path, [7, 9])
+    assert torch.equal(network.encoder.embed_tokens.weight, stored["shared.weight"])
+    assert torch.equal(network.decoder.embed_tokens.weight, stored["shared.weight"][[0, 1, 7, 9]])
+    head = stored.get("lm_head.weight", stored["shared.weight"] * 32**-0.5)[[0, 1, 7, 9]]
+    assert torch.allclose(network.head.weight, head)
 
 
 def run_to_the_end(backbone: Path, folder: Path, resume: bool) -> None:

@@ -85,6 +85,9 @@ class Network(nn.Module):
         ):  # no head of its own is stored: it is tied to the embeddings, and then T5 scales states
             head, scale = model.shared.weight, model.config.d_model**-0.5
         special = (model.config.decoder_start_token_id, model.config.eos_token_id)
+        model.encoder.embed_tokens = (
+            model.shared
+        )  # an untied head may leave the encoder's own filled with noise
         decoder = model.decoder
         decoder.embed_tokens = _embedding(model.shared.weight, special, tokens)
         return cls("t5", model.encoder, decoder, _head(head, special, tokens, scale), config)

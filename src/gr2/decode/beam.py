@@ -142,7 +142,7 @@ def _without_tails(search: Search, rows: Rows, depth: int, tails: list[tuple[Ten
     tokens at a time.
     """
     query, node, score, cell, top = rows
-    branching = (search.paths.below[node] > 1).long()
+    branching = (search.paths.count(search.paths.landing[node].long()) > 0).long()
     undecided = torch.zeros(search.batch, dtype=torch.long, device=node.device)
     tail = undecided.index_add_(0, query, branching)[query] == 0
     if not bool(tail.any()):

@@ -23,7 +23,6 @@ class Paths:
 
     first: Tensor
     token: Tensor
-    below: Tensor
     height: Tensor
     landing: Tensor
     """[nodes] Going down from a node while there is exactly one child: a branching node or a leaf."""
@@ -84,7 +83,6 @@ def paths_of(trie: Trie, device: torch.device) -> Paths:
         arrays = (
             trie.first,
             trie.token,
-            trie.below,
             height,
             _landing(trie.first),
             trie.leaf,
