@@ -41,10 +41,17 @@ def save_tokenizer(folder: Path) -> None:
     PreTrainedTokenizerFast(tokenizer_object=inner, sep_token="</s>", **names).save_pretrained(folder)
 
 
-@pytest.fixture(scope="module", params=["t5", "encoder"])
+@pytest.fixture(scope="module", params=["t5", "bart", "encoder"])
 def backbone(request, tmp_path_factory) -> Path:
     """A tiny random checkpoint of each family that can be searched."""
-    from transformers import BertConfig, BertModel, T5Config, T5ForConditionalGeneration
+    from transformers import (
+        BartConfig,
+        BartForConditionalGeneration,
+        BertConfig,
+        BertModel,
+        T5Config,
+        T5ForConditionalGeneration,
+    )
 
     folder = tmp_path_factory.mktemp(request.param)
     torch.manual_seed(0)
@@ -53,6 +60,14 @@ def backbone(request, tmp_path_factory) -> Path:
         shape = {"d_model": 32, "d_kv": 16, "d_ff": 64, "num_layers": 1, "num_heads": 2, "vocab_size": size}
         start = {"decoder_start_token_id": 0, "eos_token_id": 1, "pad_token_id": 0}
         T5ForConditionalGeneration(T5Config(**shape, **start)).save_pretrained(folder)
+    elif request.param == "bart":
+        layers = {"encoder_layers": 1, "decoder_layers": 1, "encoder_ffn_dim": 64, "decoder_ffn_dim": 64}
+        heads = {"encoder_attention_heads": 2, "decoder_attention_heads": 2}
+        start = {"decoder_start_token_id": 1, "eos_token_id": 1, "pad_token_id": 0, "bos_token_id": 3}
+        shape = BartConfig(
+            d_model=32, vocab_size=size, max_position_embeddings=128, **layers, **heads, **start
+        )
+        BartForConditionalGeneration(shape).save_pretrained(folder)
     else:
         shape = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 64}
         BertModel(BertConfig(**shape, vocab_size=size)).save_pretrained(folder)
@@ -137,6 +152,12 @@ def test_a_t5_checkpoint_is_read_as_it_is_stored_tied_or_not(tmp_path, tied):
     assert torch.equal(network.decoder.embed_tokens.weight, stored["shared.weight"][[0, 1, 7, 9]])
     head = stored.get("lm_head.weight", stored["shared.weight"] * 32**-0.5)[[0, 1, 7, 9]]
     assert torch.allclose(network.head.weight, head)
+
+
+def test_a_query_longer_than_the_model_reads_is_cut_and_reported(backbone, caplog):
+    _, model, *_ = prepared(backbone)
+    assert model.search("baka " * 500, k=2)
+    assert "1 of 1 queries are longer than 64 tokens" in caplog.text
 
 
 def run_to_the_end(backbone: Path, folder: Path, resume: bool) -> None:

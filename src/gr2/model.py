@@ -5,6 +5,7 @@ alone. This file knows no training.
 """
 
 import json
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -26,6 +27,7 @@ from gr2.store import atomic_folder, verify, write_json
 from gr2.trie import Trie
 
 FORMAT = 1
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,6 +125,7 @@ class GR2:
         self.network.eval()
         decoder = self.network.decoder_for_search()
         qids = list(queries)
+        self._report_cut(queries)
         found: dict[str, list[Result]] = {}
         for start in range(0, len(qids), batch):
             part = qids[start : start + batch]
@@ -140,6 +143,14 @@ class GR2:
     def _encode(self, texts: Sequence[str]) -> tuple[Tensor, Tensor]:
         ids, mask = padded(self.read(texts))
         return self.network.encode(ids, mask), mask
+
+    def _report_cut(self, queries: Mapping[str, str]) -> None:
+        """Say which queries are longer than the model reads; they are answered by their beginning."""
+        lengths = map(len, self.tokenizer(list(queries.values()))["input_ids"]) if queries else ()
+        cut = [qid for qid, length in zip(queries, lengths, strict=True) if length > self.config.longest]
+        if cut:
+            message = "%d of %d queries are longer than %d tokens and were cut, for example %s"
+            logger.warning(message, len(cut), len(queries), self.config.longest, cut[0])
 
     def _named(self, ranked: Ranked) -> list[list[Result]]:
         rows = []

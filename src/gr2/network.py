@@ -205,9 +205,10 @@ class Network(nn.Module):
 
     def decoder_for_search(self, precision: Literal["fp32", "int8"] = "fp32") -> Any:
         """The decoder in the form that `gr2.decode` searches with."""
-        from gr2.decode import t5_decoder
+        from gr2.decode import bart_decoder, t5_decoder
 
-        return t5_decoder(self.decoder, self.head, start=START, precision=precision)
+        read = bart_decoder if self.family == "bart" else t5_decoder
+        return read(self.decoder, self.head, start=START, precision=precision)
 
 
 def _pooled(project: nn.Module, states: Tensor, mask: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ from gr2.decode.exact import exact
 from gr2.decode.linear import Precision
 from gr2.decode.ranked import Ranked
 from gr2.decode.scores import NodePrior, Normaliser
-from gr2.decode.weights import Decoder, decoder_of, t5_decoder
+from gr2.decode.weights import Decoder, bart_decoder, decoder_of, t5_decoder
 
 __all__ = [
     "Decoder",
@@ -18,6 +18,7 @@ __all__ = [
     "Normaliser",
     "Precision",
     "Ranked",
+    "bart_decoder",
     "beam",
     "decoder_of",
     "exact",

@@ -119,8 +119,11 @@ def decoder_of(model: nn.Module, *, precision: Precision = "fp32") -> Decoder:
         precision: "fp32", or "int8" for 8-bit weights (CPU only; scores and some ranks move).
     """
     config: Any = model.config
+    parts: Any = model
     if config.model_type == "bart":
-        return _bart_decoder(model, precision)
+        bias = parts.final_logits_bias[0].detach()
+        start = config.decoder_start_token_id
+        return bart_decoder(parts.model.decoder, parts.lm_head, start=start, bias=bias, precision=precision)
     stack: Any = getattr(model, "decoder", None)
     if not hasattr(stack, "block") or not hasattr(model, "lm_head"):
         raise ValueError(
@@ -188,8 +191,11 @@ def _t5_layer(parts: Any, precision: Precision) -> Layer:
     )
 
 
-def _bart_decoder(model: Any, precision: Precision) -> Decoder:
-    stack, config = model.model.decoder, model.config
+def bart_decoder(
+    stack: Any, head: Any, *, start: int, bias: Tensor | None = None, precision: Precision = "fp32"
+) -> Decoder:
+    """Read a `BartDecoder` and the `nn.Linear` head behind it; see `t5_decoder` for the arguments."""
+    config = stack.config
     scale = getattr(stack.embed_tokens, "embed_scale", 1.0)
     table = stack.embed_tokens.weight.detach()
     heads = config.decoder_attention_heads
@@ -202,11 +208,11 @@ def _bart_decoder(model: Any, precision: Precision) -> Decoder:
         gated=False,
         activation=_activation(config.activation_function),
         attention_scale=(config.d_model // heads) ** -0.5,
-        head=linear(model.lm_head.weight, precision=precision),
-        head_rows=model.lm_head.weight.detach(),
-        head_bias=model.final_logits_bias[0].detach(),
+        head=linear(head.weight, precision=precision),
+        head_rows=head.weight.detach(),
+        head_bias=bias,
         head_scale=1.0,
-        start=config.decoder_start_token_id,
+        start=start,
         positions=stack.embed_positions.weight[stack.embed_positions.offset :].detach(),
         first_norm=_norm(stack.layernorm_embedding),
     )
