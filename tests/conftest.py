@@ -4,6 +4,11 @@ import sys
 from types import SimpleNamespace
 
 import pytest
+from hypothesis import settings
+
+# The same examples in every run, and no deadline: a busy machine must not fail a test.
+settings.register_profile("gr2", deadline=None, derandomize=True)
+settings.load_profile("gr2")
 
 
 @pytest.fixture
