@@ -23,7 +23,6 @@ import gc
 import importlib.util
 import json
 import os
-import platform
 import resource
 import statistics
 import subprocess
@@ -31,11 +30,11 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from machine import facts
 from numpy.typing import NDArray
 
 from gr2 import store
@@ -234,22 +233,6 @@ def anonymous_bytes() -> int | None:
     return int(status.split("RssAnon:")[1].split()[0]) * 1024
 
 
-def machine() -> dict[str, Any]:
-    """Which processor, how many cores, which versions."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-        cpu = next(line.split(":")[1].strip() for line in lines if line.startswith("model name"))
-    except (OSError, StopIteration):
-        cpu = platform.processor()
-    packages = ["numpy", "numba", *(["marisa-trie"] if has_marisa() else [])]
-    return {
-        "cpu": cpu,
-        "cores": os.cpu_count(),
-        "system": platform.system(),
-        "versions": {"python": platform.python_version()} | {name: version(name) for name in packages},
-    }
-
-
 def has_marisa() -> bool:
     """Whether that peer is installed."""
     return importlib.util.find_spec("marisa_trie") is not None
@@ -343,7 +326,14 @@ def main() -> None:
     )
     with tempfile.TemporaryDirectory() as cache:  # empty: the first process shows what compiling costs
         rows = [row for size in given.sizes for row in compare(size, given.runs, given.seed, Path(cache))]
-    store.write_json(given.out, {"machine": machine(), "docids": __doc__.split("\n\n")[2], "results": rows})
+    store.write_json(
+        given.out,
+        {
+            "machine": facts("numpy", "numba", "marisa-trie"),
+            "docids": __doc__.split("\n\n")[2],
+            "results": rows,
+        },
+    )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""A trained network with its tokenizer, docids and trie: one folder, and `search` (SPEC §3, §4).
+"""A trained network with its tokenizer, docids and trie: one folder, and `search`.
 
 `save_pretrained` writes everything needed to search into one folder; `from_pretrained` needs that folder
 alone. This file knows no training.

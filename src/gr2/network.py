@@ -1,4 +1,4 @@
-"""The encoder-decoder that reads text and writes docids, and the projections ξ (paper §3.2, SPEC §3).
+"""The encoder-decoder that reads text and writes docids, and the projections ξ (paper §3.2).
 
 Any T5 or BART checkpoint, or any text encoder with a fresh T5 decoder stack behind it. The decoder knows
 only the tokens that occur in docids: its vocabulary is 0 = start and padding, 1 = end, then those tokens

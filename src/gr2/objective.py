@@ -1,4 +1,4 @@
-"""A batch and a network → L_total and its parts (paper Eq. total; SPEC §3).
+"""A batch and a network → L_total and its parts (paper Eq. total).
 
 The variants of the paper are rows of `RECIPES`: data, not code. Two normalisers: `vocabulary` (softmax over
 all docid tokens) and `trie` (softmax over the children of a node, so that forced tokens cost nothing); a

@@ -1,4 +1,4 @@
-"""Encoder states and a trie of docids become ranked docids, by beam search or by exact search (SPEC §4).
+"""Encoder states and a trie of docids become ranked docids, by beam search or by exact search.
 
 Walk: `weights` reads a transformers model once, `paths` reads the trie once, `cells` turns tokens into
 states, `scores` turns states into log-probabilities of children, `beam` and `exact` decide what to read next,

@@ -1,4 +1,4 @@
-"""Encoder states become the best docids by constrained beam search (paper: Inference; SPEC §4).
+"""Encoder states become the best docids by constrained beam search (paper: Inference).
 
 The search is the one of transformers' `generate` with `early_stopping="never"`: at each step the best
 continuations of each query are ranked; those that end among the first `beams` are finished, and the best

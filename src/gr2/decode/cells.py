@@ -1,4 +1,4 @@
-"""Tokens become decoder states: one step over any mixture of rows, depths and queries (SPEC §4).
+"""Tokens become decoder states: one step over any mixture of rows, depths and queries.
 
 Each token that was ever read is a cell: its keys and values are written once and never moved. A row is the
 list of its cells, so beams that share a past share its cells and nothing is re-ordered when beams are. One

@@ -1,4 +1,4 @@
-"""Encoder states become the provably best docids by best-first search (SPEC §4).
+"""Encoder states become the provably best docids by best-first search.
 
 A log-probability is never above 0, so the score of a prefix bounds every docid below it. The most promising
 prefixes are opened first; when no open prefix reaches the k-th finished docid, nothing better exists and the

@@ -1,4 +1,4 @@
-"""The parts of a step that torch does in many small operations, as one loop each on a CPU (SPEC §4).
+"""The parts of a step that torch does in many small operations, as one loop each on a CPU.
 
 Attention to ancestors needs no gathered copy of keys and values, a root mean square no five passes, and the
 logits of a few children no copy of their rows of the output layer. Each exists twice, compiled for the CPU

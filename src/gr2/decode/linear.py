@@ -1,4 +1,4 @@
-"""A weight matrix becomes the fastest function this machine has for multiplying a few rows by it (SPEC §4).
+"""A weight matrix becomes the fastest function this machine has for multiplying a few rows by it.
 
 A decoding step multiplies 1 to 20 rows per query, where an ordinary GEMM spends its time re-ordering the
 weights. So the weights are re-ordered once: for oneDNN (fp32, the same numbers up to rounding) or to 8-bit

@@ -1,4 +1,4 @@
-"""A trie becomes tensors on the decoder's device: what may follow many nodes, and what must (SPEC §4).
+"""A trie becomes tensors on the decoder's device: what may follow many nodes, and what must.
 
 This file knows no model and no score.
 

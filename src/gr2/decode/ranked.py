@@ -1,4 +1,4 @@
-"""What a search hands back: docid indices and scores of each query, and what they cost (SPEC §4).
+"""What a search hands back: docid indices and scores of each query, and what they cost.
 
 This file knows no model and no trie.
 """

@@ -1,4 +1,4 @@
-"""Decoder states become log-probabilities of the children of trie nodes (SPEC §3, §4).
+"""Decoder states become log-probabilities of the children of trie nodes.
 
 Two normalisers: `vocabulary` divides by the sum over all tokens the model knows (transformers, the paper),
 `trie` by the sum over the children alone, so that all probability lies on docids and a single child is

@@ -1,4 +1,4 @@
-"""What beam and exact search share: checked input, finished docids, and the ranking they become (SPEC §4).
+"""What beam and exact search share: checked input, finished docids, and the ranking they become.
 
 This file knows no layer and no order of search.
 

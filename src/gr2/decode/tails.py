@@ -1,4 +1,4 @@
-"""Prefixes with one docid left become finished docids, many tokens at a time (SPEC §4).
+"""Prefixes with one docid left become finished docids, many tokens at a time.
 
 With the vocabulary normaliser even a forced token has its price. But what follows it is known, so a row need
 not wait for one token before it reads the next: a few long stretches fill a multiplication as well as many

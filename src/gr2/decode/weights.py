@@ -1,4 +1,4 @@
-"""The modules of a transformers decoder become plain weights in one small form (SPEC §3, §4).
+"""The modules of a transformers decoder become plain weights in one small form.
 
 T5 (gated or plain feed-forward, tied or untied head), a T5 stack behind any encoder, and BART differ in where
 they normalise, how they know positions and whether they have biases. Here each of them is the same few
