@@ -242,7 +242,7 @@ def graded_examples() -> Examples:
         for _ in range(23)
     ]
     return Examples(
-        queries=[[5] * draw.randint(1, 9) for _ in judged],
+        queries=[[100 + query] * draw.randint(1, 9) for query in range(len(judged))],
         judged=[grades or {1: [0]} for grades in judged],
         texts=[[6] * draw.randint(1, 20) for _ in range(57)],
         text_docids=[i % 40 for i in range(57)],
@@ -265,11 +265,12 @@ def test_a_batch_is_a_function_of_seed_and_step_alone():
 def test_a_judged_docid_is_never_a_negative_and_every_row_has_its_place():
     examples = graded_examples()
     batches = Batches(examples, BatchConfig(queries=5, texts=8, per_grade=2))
-    order = {tuple(source): None for source in examples.queries}
-    assert order
+    relevant = [{d for docids in grades.values() for d in docids} for grades in examples.judged]
     for step in range(20):
         batch = batches[step]
-        assert not (batch.negatives & (batch.grades > 0)).any()
+        for place, query in enumerate((batch.queries[:, 0] - 100).tolist()):
+            expected = [docid not in relevant[query] for docid in batch.docids.tolist()]
+            assert batch.negatives[place].tolist() == expected
         assert (batch.grades > 0).sum(0).max() <= 1
         own = torch.zeros_like(batch.grades, dtype=torch.bool)
         own[batch.owner, torch.arange(len(batch.owner))] = True
