@@ -1,4 +1,4 @@
-"""`gr2 bm25`, `gr2 control`, `gr2 evaluate`, `gr2 demo`: systems to beat, and how runs are measured."""
+"""`gr2 bm25`, `gr2 dense`, `gr2 control`, `gr2 evaluate`, `gr2 demo`: systems to beat, and measuring runs."""
 
 from pathlib import Path
 from typing import Literal
@@ -40,6 +40,28 @@ def bm25(
         queries_of(data, split), k, progress=progress()
     )
     write_run(run, output, str(config))
+
+
+@app.command
+def dense(name: Name, /, *, backbone: str, output: Path, split: str = "test", k: int = 1000) -> None:
+    """Search with a pretrained encoder as it is, without training, and write a TREC run.
+
+    Args:
+        name: The collection: a folder, `pydocs`, `ir:ID`.
+        backbone: Folder or hub name of the checkpoint that reads documents and queries.
+        output: The run file to write.
+        split: Which queries to answer.
+        k: How many documents to return for each query.
+    """
+    from gr2.baselines.dense import Dense
+    from gr2.embed import Encoder
+    from gr2.store import writable
+
+    encoder, _ = Encoder.load(backbone), writable(output)
+    data = open_named(name, show=True)
+    queries = queries_of(data, split)
+    index = Dense.index(data.documents, encoder, progress=progress())
+    write_run(index.search(queries, k, progress=progress()), output, str(index))
 
 
 @app.command

@@ -1,0 +1,139 @@
+"""Dense retrieval without training: a corpus and a pretrained encoder → vectors → a run.
+
+The control for whatever is trained on top of such an encoder: what it could do before. A document is found by
+two things, one vector of its title and leading text (the encoder's masked mean) and its best piece (MaxP).
+This file knows no judgements, and nothing of how a text becomes a vector.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gr2.augment import pieces
+from gr2.data import Document
+from gr2.embed import Encoder, Vectors
+from gr2.runs import Ranking, Run
+
+DECIMALS = 6  # of a score; what lies below depends on how a product of 32-bit floats is cut into blocks
+
+
+@dataclass(frozen=True, kw_only=True)
+class DenseConfig:
+    """How a document becomes vectors and a score; printed with every result."""
+
+    words: int = 32
+    """Words of a piece."""
+    pieces: int = 8
+    """At most so many pieces of a document, spread evenly over it."""
+    mix: float = 0.5
+    """The share of the leading text's vector in a score; the rest is the best piece's."""
+    longest: int = 128
+    """Tokens at which any text is cut, so how far the leading text goes."""
+
+    def __post_init__(self) -> None:
+        """Refuse what would make no sense."""
+        if min(self.words, self.pieces, self.longest) < 1 or not 0 <= self.mix <= 1:
+            raise ValueError(
+                f"expected words, pieces and longest of at least 1 and mix from 0 to 1, not {self}"
+            )
+
+    def __str__(self) -> str:
+        """As it stands beside a result."""
+        return f"words={self.words} pieces={self.pieces} mix={self.mix:g} longest={self.longest}"
+
+
+class Dense:
+    """The vectors of a corpus, and the encoder that reads queries."""
+
+    def __init__(
+        self,
+        config: DenseConfig,
+        encoder: Encoder,
+        docnos: Sequence[str],
+        leads: Vectors,
+        parts: Vectors,
+        starts: NDArray[np.int64],
+    ) -> None:
+        """Hold an index; use `Dense.index` to get one.
+
+        Args:
+            config: how it was made.
+            encoder: what it was made with.
+            docnos: the documents in descending order: a stable sort by score then obeys our tie rule.
+            leads: the vector of each document's leading text [N, W].
+            parts: the vectors of all pieces [P, W], document by document.
+            starts: the first piece of each document, and P [N + 1].
+        """
+        self.config, self.encoder, self.docnos = config, encoder, docnos
+        self.leads, self.parts, self.starts = leads, parts, starts
+
+    @classmethod
+    def index(
+        cls,
+        documents: Iterable[Document],
+        encoder: Encoder,
+        config: DenseConfig | None = None,
+        *,
+        progress: bool = False,
+    ) -> "Dense":
+        """Encode title and text of each document; one without a word is left out: nothing could find it."""
+        config = config or DenseConfig()
+        found: dict[str, tuple[str, list[str]]] = {}
+        for document in documents:
+            for lead in pieces(document.contents, config.longest, 1):
+                found[document.docno] = lead, pieces(document.contents, config.words, config.pieces)
+        if not found:
+            raise ValueError("dense search needs at least one document with a word in it")
+        docnos = sorted(found, reverse=True)
+        parts = [found[docno][1] for docno in docnos]
+        texts = [found[docno][0] for docno in docnos] + [part for each in parts for part in each]
+        vectors = encoder.encode(texts, longest=config.longest, progress=progress)
+        starts = np.cumsum([0, *map(len, parts)])
+        return cls(config, encoder, docnos, vectors[: len(docnos)], vectors[len(docnos) :], starts)
+
+    @property
+    def nbytes(self) -> int:
+        """What the vectors take, in bytes."""
+        return self.leads.nbytes + self.parts.nbytes
+
+    def __str__(self) -> str:
+        """As it stands beside a result: every setting, and what it costs."""
+        count = len(self.leads) + len(self.parts)
+        return f"dense {self.encoder.name} {self.config} ({count:,} vectors, {self.nbytes / 1e6:,.1f} MB)"
+
+    def search(
+        self, queries: Mapping[str, str], k: int = 1000, *, name: str = "dense", progress: bool = False
+    ) -> Run:
+        """The k best documents of each query; every document with a word in it has a score."""
+        if k < 1:
+            raise ValueError(f"expected k of at least 1, found {k}")
+        from tqdm import tqdm
+
+        vectors = self.encoder.encode(list(queries.values()), longest=self.config.longest, progress=progress)
+        rankings: dict[str, Ranking] = {}
+        blocks = range(0, len(vectors), 64)
+        for start in tqdm(blocks, unit="block", leave=False, disable=not progress):
+            scores = self._scores(vectors[start : start + 64])
+            for qid, row in zip(list(queries)[start : start + 64], scores, strict=True):
+                rankings[qid] = self._best(row, k)
+        return Run(rankings, name)
+
+    def _scores(self, queries: Vectors, block: int = 4096) -> Vectors:
+        """The score of every document for each query [Q, N], so many documents at a time."""
+        scores = np.empty((len(queries), len(self.docnos)), np.float32)
+        for a in range(0, len(self.docnos), block):
+            b = min(a + block, len(self.docnos))
+            first, last = self.starts[a], self.starts[b]
+            each = queries @ self.parts[first:last].T
+            best = np.maximum.reduceat(each, self.starts[a:b] - first, axis=1)
+            scores[:, a:b] = self.config.mix * (queries @ self.leads[a:b].T) + (1 - self.config.mix) * best
+        return scores.round(DECIMALS)
+
+    def _best(self, scores: Vectors, k: int) -> Ranking:
+        found = np.arange(len(scores))
+        if len(scores) > k:
+            found = np.flatnonzero(scores >= np.partition(scores, -k)[-k])
+        best = found[np.argsort(-scores[found], kind="stable")][:k]
+        return tuple((self.docnos[i], float(scores[i])) for i in best)
