@@ -161,17 +161,18 @@ def test_an_encoder_saved_alone_and_bart_are_read_too(tmp_path):
     np.testing.assert_allclose(bart.encode(texts), wanted, atol=1e-6)
 
 
-def test_a_checkpoint_without_some_of_its_weights_is_refused(bert, tmp_path):
+@pytest.mark.parametrize(
+    ("family", "part"), [("bert", "attention"), ("t5", "shared"), ("t5", "encoder.block")]
+)
+def test_a_checkpoint_without_some_of_its_weights_is_refused(tmp_path, family, part):
     from safetensors.torch import load_file, save_file
 
-    for file in bert.iterdir():
-        (tmp_path / file.name).write_bytes(file.read_bytes())
-    weights = load_file(tmp_path / "model.safetensors")
-    gone = next(name for name in weights if "attention" in name)
-    del weights[gone]
-    save_file(weights, tmp_path / "model.safetensors", {"format": "pt"})
+    folder = checkpoint(tmp_path, family, **({"tie_word_embeddings": False} if family == "t5" else {}))
+    weights = load_file(folder / "model.safetensors")
+    del weights[next(name for name in weights if part in name)]
+    save_file(weights, folder / "model.safetensors", {"format": "pt"})
     with pytest.raises(ValueError, match="has no weights for"):
-        Encoder.load(tmp_path)
+        Encoder.load(folder)
 
 
 def written_out(query: str, document: Document, encoder: Encoder, config: DenseConfig) -> float:

@@ -40,11 +40,12 @@ class Encoder:
         missing = {name for name in found["missing_keys"] if not name.startswith(("pooler.", "decoder."))}
         network = model
         if kind.is_encoder_decoder:
-            network = model.get_encoder()
+            network, tables = model.get_encoder(), {"shared.weight", "encoder.embed_tokens.weight"}
             # transformers ties the two only if the config ties the head too; else one is filled with noise.
-            if "shared.weight" not in missing:
+            if hasattr(model, "shared") and "shared.weight" not in missing:
                 network.embed_tokens.weight = model.shared.weight
-            missing -= {"shared.weight", "encoder.embed_tokens.weight"}
+            if not tables <= missing:
+                missing -= tables
         if missing:
             raise ValueError(f"{backbone}: has no weights for {', '.join(sorted(missing)[:3])}")
         return cls(Path(backbone).name, network.eval(), hf.AutoTokenizer.from_pretrained(backbone))
