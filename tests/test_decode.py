@@ -14,6 +14,7 @@ from transformers import BartConfig, BartForConditionalGeneration, T5Config, T5F
 from transformers.models.t5.modeling_t5 import T5Stack
 
 from gr2.decode import NodePrior, beam, decoder_of, exact, t5_decoder
+from gr2.prior import leaf_ranges
 from gr2.trie import Trie
 
 _spec = importlib.util.spec_from_file_location(
@@ -307,31 +308,36 @@ def replace_config(config):
     return T5Config.from_dict(config.to_dict())
 
 
-def make_prior(trie, batch, seed=0, missing=()):
-    generator = torch.Generator().manual_seed(seed)
-    slot = torch.arange(trie.nodes) - 1
-    slot[list(missing)] = -1
-    return NodePrior(
-        slot=slot,
-        vectors=torch.randn(trie.nodes - 1, 5, generator=generator),
-        queries=torch.randn(batch, 5, generator=generator),
-        scale=0.7,
-        bias=torch.from_numpy(trie.below).float().log(),
-    )
+def make_prior(trie, batch, seed=0, below=()):
+    """Random scores of the leaves; nodes above sum them up, the children of the nodes `below` get none."""
+    start, count = leaf_ranges(trie)
+    low, high = torch.from_numpy(start), torch.from_numpy(start + count)
+    for node in below:
+        children = trie.children(np.array([node]))[2]
+        high[children] = low[children]
+    scores = torch.randn(batch, len(trie), generator=torch.Generator().manual_seed(seed))
+    return NodePrior(low=low, high=high, scores=scores)
 
 
 def test_node_prior_equals_brute_force():
     model, docids = make_t5(), make_docids(80, seed=9)
     states, mask = make_states(3, model.config.d_model)
     trie = Trie.from_sequences(docids, end=END)
-    prior = make_prior(trie, 3, missing=[4, 5])
+    cut = int(np.flatnonzero((np.diff(trie.first) > 1) & (np.arange(trie.nodes) > 0))[0])
+    prior = make_prior(trie, 3, below=[cut])
     expected = []
     for query in range(3):
 
         def of_child(prefix, token, query=query):
-            node = trie.find([*prefix, token])
-            vector = prior.vectors[node - 1] if node not in (4, 5) else torch.zeros(5)
-            return 0.7 * float(vector @ prior.queries[query]) + float(np.log(trie.below[node]))
+            if trie.find(prefix) == cut:
+                return 0.0
+            path = (*prefix, token)
+            leaves = [
+                prior.low[trie.leaf_of([i])[0]]
+                for i, docid in enumerate(docids)
+                if (*docid, END)[: len(path)] == path
+            ]
+            return float(prior.scores[query, leaves].exp().sum().log())
 
         scores = oracle.score_all(
             model, states[query], mask[query], docids, END, "trie", child_prior=of_child
@@ -414,10 +420,8 @@ def test_impossible_children_are_dropped():
     model, docids = make_t5(), [(5, 6), (5, 7), (8,), (9, 3), (9, 4)]
     states, mask = make_states(2, model.config.d_model)
     trie = Trie.from_sequences(docids, end=END)
-    bias = torch.zeros(trie.nodes)
-    bias[trie.find([8])] = -torch.inf  # one child of the root
-    bias[[trie.find([9, 3]), trie.find([9, 4])]] = -torch.inf  # all children of a node
-    prior = replace(make_prior(trie, 2), bias=bias)
+    prior = make_prior(trie, 2)
+    prior.scores[:, prior.low[trie.leaf_of([2, 3, 4])]] = -torch.inf  # one of the root, both of another
     for search in (beam, exact):
         found = search(decoder_of(model), trie, states, mask, normaliser="trie", prior=prior)
         assert all(sorted(ids.tolist()) == [0, 1] for ids, _ in found)
@@ -473,13 +477,13 @@ def test_clear_errors():
         beam(decoder, trie, states, mask, normaliser="softmax")
     with pytest.raises(ValueError, match="needs normaliser='trie'"):
         beam(decoder, trie, states, mask, prior=make_prior(trie, 2))
-    with pytest.raises(ValueError, match="3 query vectors for 2 queries"):
+    with pytest.raises(ValueError, match="scores of 3 queries for 2 queries"):
         beam(decoder, trie, states, mask, normaliser="trie", prior=make_prior(trie, 3))
     prior = make_prior(trie, 2)
     with pytest.raises(ValueError, match="nodes; the trie has"):
-        beam(decoder, trie, states, mask, normaliser="trie", prior=replace(prior, slot=prior.slot[:-1]))
-    with pytest.raises(ValueError, match="names the slot"):
-        beam(decoder, trie, states, mask, normaliser="trie", prior=replace(prior, vectors=prior.vectors[:3]))
+        beam(decoder, trie, states, mask, normaliser="trie", prior=replace(prior, low=prior.low[:-1]))
+    with pytest.raises(ValueError, match="3 scores of a query"):
+        beam(decoder, trie, states, mask, normaliser="trie", prior=replace(prior, scores=prior.scores[:, :3]))
     with pytest.raises(ValueError, match="precision"):
         decoder_of(model, precision="int4")
     with pytest.raises(ValueError, match="neither of the T5 nor of the BART"):

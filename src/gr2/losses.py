@@ -174,7 +174,13 @@ def log_likelihood(logits: Tensor, tokens: Tensor, mask: Tensor, *, smoothing: f
 
 
 def trie_log_likelihood(
-    logits: Tensor, position: Tensor, token: Tensor, target: Tensor, *, smoothing: float = 0.0
+    logits: Tensor,
+    position: Tensor,
+    token: Tensor,
+    target: Tensor,
+    *,
+    prior: Tensor | None = None,
+    smoothing: float = 0.0,
 ) -> Tensor:
     """The log p(w) of each of N steps, softmax over the children of its trie node alone: [N].
 
@@ -186,6 +192,7 @@ def trie_log_likelihood(
         position: [C] the step of each child, in any order, as `Trie.children` gives it.
         token: [C] the token of each child.
         target: [N] the token taken, one of the step's children.
+        prior: [C] added to the logit of each child.
         smoothing: share of the target that is spread over the step's children.
 
     Raises:
@@ -205,6 +212,7 @@ def trie_log_likelihood(
             f"step {step}: target {int(target[step])} must be one child; it is {int(found[step])}"
         )
     child = logits.flatten().index_select(0, position * width + token)  # [C]
+    child = child if prior is None else child + prior
     highest = logits.new_full((steps,), -inf).scatter_reduce(0, position, child.detach(), "amax")  # [N]
     child = child - highest[position]
     zeros = logits.new_zeros(steps)

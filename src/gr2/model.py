@@ -130,13 +130,10 @@ class GR2:
         for start in range(0, len(qids), batch):
             part = qids[start : start + batch]
             states, mask = self._encode([queries[qid] for qid in part])
-            if mode == "exact":
-                ranked = exact(decoder, self.trie, states, mask, k=k, normaliser=self.config.normaliser)
-            else:
-                width = max(beams, k)
-                ranked = beam(
-                    decoder, self.trie, states, mask, beams=width, k=k, normaliser=self.config.normaliser
-                )
+            prior = self.network.prior(states, mask) if self.network.prior is not None else None
+            how: dict[str, Any] = {"k": k, "normaliser": self.config.normaliser, "prior": prior}
+            how |= {"beams": max(beams, k)} if mode == "beam" else {}
+            ranked = (beam if mode == "beam" else exact)(decoder, self.trie, states, mask, **how)
             found |= dict(zip(part, self._named(ranked), strict=True))
         return found
 

@@ -18,6 +18,8 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from gr2.prior import Prior
+
 START, END, FIRST = 0, 1, 2
 Family = Literal["t5", "bart", "encoder"]
 
@@ -51,6 +53,7 @@ class Network(nn.Module):
         self.bridge = nn.Identity() if source == width else nn.Linear(source, width)
         self.xi_query = nn.Linear(width, config.representation)
         self.xi_docid = self.xi_query if config.shared else nn.Linear(width, config.representation)
+        self.prior: Prior | None = None
 
     @classmethod
     def build(
@@ -171,8 +174,18 @@ class Network(nn.Module):
             name: value.contiguous() for name, value in self.state_dict().items() if name in first.values()
         }
 
+    def take_prior(self, prior: Prior, *, quiet: float = 0.05) -> None:
+        """Let a node prior join the logits; a fresh head is made quiet, so that training starts from it."""
+        self.prior = prior
+        if self.family == "encoder":
+            with torch.no_grad():
+                self.head.weight *= quiet
+
     def load(self, stored: Mapping[str, Tensor]) -> None:
         """Take weights that `weights` gave; a name or shape that does not fit is refused."""
+        if self.prior is None and "prior.vectors" in stored:
+            own = {n.removeprefix("prior."): v for n, v in stored.items() if n.startswith("prior.")}
+            self.prior = Prior.empty(own)
         missing, unknown = self.load_state_dict(dict(stored), strict=False)
         wanted = set(missing) & set(self.weights())
         if wanted or unknown:

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from gr2 import losses
 from gr2.batches import Batch
-from gr2.decode import Normaliser
+from gr2.decode import NodePrior, Normaliser
 from gr2.network import END, START, Network
 from gr2.trie import Trie
 
@@ -71,6 +71,7 @@ class Objective:
             self.reads[index, 1 : len(row) + 1] = torch.tensor(row)
             self.writes[index, : len(row)] = torch.tensor(row)
         self.nodes = _nodes(trie, tokens, longest) if config.normaliser == "trie" else None
+        self.decided = self.lengths if self.nodes is None else _decided(trie, self.nodes, self.lengths)
 
     def __call__(
         self, network: Network, batch: Batch, states: Tensor, text_states: Tensor
@@ -81,7 +82,7 @@ class Objective:
         pairs, contrast, documents = zero, zero, zero
         if len(batch.docids):
             hidden, mask, likelihood = self._decode(
-                network, states[batch.owner], batch.query_mask[batch.owner], batch.docids
+                network, states, batch.query_mask, batch.owner, batch.docids, whole=self.config.gamma > 0
             )
             pairs = self._pairs(likelihood, batch.grades)
             if self.config.gamma:
@@ -89,43 +90,68 @@ class Objective:
                 parts["mgcc"] = contrast.mean()
             parts["mle_q"] = pairs.mean()
         if len(batch.text_docids):
-            _, _, likelihood = self._decode(network, text_states, batch.text_mask, batch.text_docids)
+            each = torch.arange(len(text_states), device=text_states.device)
+            _, _, likelihood = self._decode(network, text_states, batch.text_mask, each, batch.text_docids)
             documents = losses.mle_d(likelihood)
             parts["mle_d"] = documents.mean()
         parts["total"] = losses.total(contrast, pairs, documents, gamma=self.config.gamma)
         return parts
 
     def _decode(
-        self, network: Network, states: Tensor, mask: Tensor, docids: Tensor
+        self,
+        network: Network,
+        states: Tensor,
+        mask: Tensor,
+        source: Tensor,
+        docids: Tensor,
+        *,
+        whole: bool = False,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Teacher forcing: decoder states [R, T, W], where docid tokens stand [R, T], log-likelihoods [R]."""
-        lengths = self.lengths[docids]
+        """Each docid under teacher forcing on the text of `states` that `source` [R] names.
+
+        Unless the `whole` docid is wanted, for its representation, the decoder stops where all that follows
+        is forced.
+
+        Returns:
+            Decoder states [R, T, W], where docid tokens stand [R, T], log-likelihoods [R].
+        """
+        lengths = (self.lengths if whole else self.decided)[docids]
         longest = int(lengths.max())
         reads, writes = self.reads[docids, :longest], self.writes[docids, :longest]
         place = torch.arange(longest)
         real = place < lengths[:, None]  # [R, T] steps at which something is written
-        hidden = network.decode(states, mask, reads)
+        hidden = network.decode(states[source], mask[source], reads)
         if self.nodes is None:
             likelihood = losses.log_likelihood(
                 network.head(hidden).float(), writes, real, smoothing=self.config.smoothing
             )
         else:
-            likelihood = self._trie_likelihood(network, hidden, writes, real, self.nodes[docids, :longest])
+            prior = network.prior(states, mask) if network.prior is not None else None
+            nodes = self.nodes[docids, :longest]
+            likelihood = self._trie_likelihood(network, hidden, writes, real, nodes, prior, source)
         return hidden, real & (place > 0), likelihood
 
     def _trie_likelihood(
-        self, network: Network, hidden: Tensor, writes: Tensor, real: Tensor, nodes: Tensor
+        self,
+        network: Network,
+        hidden: Tensor,
+        writes: Tensor,
+        real: Tensor,
+        nodes: Tensor,
+        prior: NodePrior | None,
+        source: Tensor,
     ) -> Tensor:
         """Only steps at branching nodes have a probability to learn, so only they reach the head."""
         at = nodes[real].numpy()
         branching = torch.from_numpy(self.trie.first[at + 1] - self.trie.first[at] > 1)
         row = torch.nonzero(real)[:, 0][branching]
-        position, token, _ = self.trie.children(at[branching.numpy()])
+        position, token, child = map(torch.from_numpy, self.trie.children(at[branching.numpy()]))
         steps = losses.trie_log_likelihood(
             network.head(hidden[real][branching]).float(),
-            torch.from_numpy(position),
-            torch.from_numpy(token),
+            position,
+            token,
             writes[real][branching],
+            prior=None if prior is None else prior.score(source[row[position]], child),
             smoothing=self.config.smoothing,
         )
         return steps.new_zeros(len(nodes)).index_add(0, row, steps)
@@ -152,6 +178,14 @@ class Objective:
             penalty=self.config.penalty,
             constraint=self.config.constraint,
         )
+
+
+def _decided(trie: Trie, nodes: Tensor, lengths: Tensor) -> Tensor:
+    """[docids] how many steps it takes until all that follows is forced; at least 1."""
+    at = nodes.numpy()
+    place = torch.arange(1, nodes.shape[1] + 1)  # [T]
+    branching = torch.from_numpy(trie.first[at + 1] - trie.first[at] > 1) & (place <= lengths[:, None])
+    return (branching * place).amax(1).clamp_min(1)
 
 
 def recipe(name: str, **changes: object) -> ObjectiveConfig:

@@ -5,7 +5,7 @@ Two normalisers: `vocabulary` divides by the sum over all tokens the model knows
 certain. Only the second needs no output layer over the vocabulary, and only there can a prior of the children
 join the logits. This file knows no search and no layer.
 
-Shapes: B queries, R rows, C children of all rows, D width, V vocabulary, P width of a prior vector.
+Shapes: B queries, R rows, C children of all rows, D width, V vocabulary, K scores of a prior.
 """
 
 from dataclasses import dataclass
@@ -27,37 +27,28 @@ WIDE = 1024
 
 @dataclass(frozen=True, kw_only=True)
 class NodePrior:
-    """A score for each (query, child), added to the child's logit: ``scale · ⟨query, vector⟩ + bias``.
+    """A score for each (query, child), added to the child's logit: the logsumexp of a range of scores.
 
-    Only children of branching nodes need a vector, and not all of those: one without takes its bias alone.
+    The ranges of a node's children lie side by side and make up the node's own. A child with an empty range
+    gets 0.
     """
 
-    slot: Tensor
-    """[nodes] The row of each node in `vectors`, -1 for none."""
-    vectors: Tensor
-    """[slots, P], for example the mean of the document vectors below a node."""
-    queries: Tensor
-    """[B, P] The vector of each query of the batch."""
-    scale: float = 1.0
-    bias: Tensor | None = None
-    """[nodes], for example the logarithm of the docids below; None is 0."""
-
-    @property
-    def nbytes(self) -> int:
-        """The bytes that grow with the collection."""
-        tensors = [self.slot, self.vectors] + ([] if self.bias is None else [self.bias])
-        return sum(tensor.nbytes for tensor in tensors)
+    low: Tensor
+    """[nodes] Where the range of each node begins."""
+    high: Tensor
+    """[nodes] Where it ends."""
+    scores: Tensor
+    """[B, K] The scores of each query of the batch."""
 
     def score(self, query: Tensor, child: Tensor) -> Tensor:
-        """The score [C] of each child node [C] for its query [C]."""
-        slot = self.slot[child].long()
-        known = torch.nonzero(slot >= 0)[:, 0]
-        used = slot[known]
-        if len(used) and int(used.max()) >= len(self.vectors):
-            raise ValueError(f"a node prior of {len(self.vectors)} vectors names the slot {int(used.max())}")
-        dots = pair_dots(self.vectors, used, self.queries, query[known])
-        score = dots.new_zeros(len(child)).index_copy_(0, known, dots * self.scale)
-        return score if self.bias is None else score + self.bias[child]
+        """The score [C] of each child node [C] for its query [C]; gradients flow to `scores`."""
+        low, count = self.low[child].long(), (self.high - self.low)[child].long()  # [C]
+        pair = torch.repeat_interleave(count)  # [E] one for each score of each range
+        begin = count.cumsum(0) - count
+        column = torch.arange(len(pair), device=pair.device) - (begin - low)[pair]
+        value = self.scores.flatten().index_select(0, query[pair] * self.scores.shape[1] + column)
+        total = segment_logsumexp(value, pair, len(child))
+        return torch.where(count > 0, total, 0.0)
 
 
 def child_scores(
@@ -95,9 +86,9 @@ def child_scores(
 
 def segment_logsumexp(values: Tensor, segment: Tensor, segments: int) -> Tensor:
     """Logsumexp of the values [C] of each segment → [segments]; -inf where there is nothing above it."""
-    most = values.new_full((segments,), -torch.inf).scatter_reduce_(0, segment, values, "amax")
+    most = values.new_full((segments,), -torch.inf).scatter_reduce_(0, segment, values.detach(), "amax")
     safe = most.clamp_min(torch.finfo(values.dtype).min)  # -inf minus -inf would be NaN
-    total = values.new_zeros(segments).index_add_(0, segment, (values - safe[segment]).exp())
+    total = values.new_zeros(segments).index_add(0, segment, (values - safe[segment]).exp())
     return safe + total.log()
 
 

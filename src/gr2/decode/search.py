@@ -192,7 +192,13 @@ def _check(trie: Trie, states: Tensor, mask: Tensor, normaliser: Normaliser, pri
         raise ValueError(f"normaliser must be 'vocabulary' or 'trie', not {normaliser!r}")
     if prior is not None and normaliser != "trie":
         raise ValueError("a node prior joins the softmax over a node's children: it needs normaliser='trie'")
-    if prior is not None and len(prior.queries) != len(states):
-        raise ValueError(f"the node prior has {len(prior.queries)} query vectors for {len(states)} queries")
-    if prior is not None and len(prior.slot) != trie.nodes:
-        raise ValueError(f"the node prior knows {len(prior.slot)} nodes; the trie has {trie.nodes}")
+    if prior is not None and len(prior.scores) != len(states):
+        raise ValueError(
+            f"the node prior has scores of {len(prior.scores)} queries for {len(states)} queries"
+        )
+    if prior is not None and len(prior.low) != trie.nodes:
+        raise ValueError(f"the node prior knows {len(prior.low)} nodes; the trie has {trie.nodes}")
+    if prior is not None and int(prior.high.max()) > prior.scores.shape[1]:
+        raise ValueError(
+            f"the node prior has {prior.scores.shape[1]} scores of a query and names {prior.high.max()}"
+        )
