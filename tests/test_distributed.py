@@ -51,7 +51,7 @@ def worker(backbone: Path, out: Path, name: str) -> None:
     batches = Batches(examples, sizes, rank=machine.process_index, ranks=2)
     folder, judge = out / name, None
     if name not in SETTINGS:
-        config = replace(config, steps=40, accumulate=2, average=0.5, judge_every=4)
+        config = replace(config, steps=16, accumulate=2, average=0.5, judge_every=4)
         some = dict(list(data.queries.items())[:5])
 
         def judge() -> float:
@@ -96,9 +96,17 @@ def backbone(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def out(backbone, tmp_path_factory) -> Path:
-    """What two ranks leave of every run."""
+    """What two ranks leave of every run, the last of which is killed halfway and then resumed."""
     folder = tmp_path_factory.mktemp("ranks")
-    finish(launch(__file__, backbone, folder, *SETTINGS, "whole"))
+    started = launch(__file__, backbone, folder, *SETTINGS, "whole", "killed")
+    while started.poll() is None and tiny._step_of(folder / "killed") < 7:
+        time.sleep(0.001)
+    assert started.poll() is None, started.communicate()[0]
+    os.kill(int((folder / "killed-0.pid").read_text()), signal.SIGKILL)
+    started.communicate(timeout=300)
+    assert started.returncode != 0
+    assert 7 <= tiny._step_of(folder / "killed") < 16, "killed too late to show anything"
+    finish(launch(__file__, backbone, folder, "killed"))
     return folder
 
 
@@ -161,15 +169,7 @@ def test_two_ranks_end_with_the_weights_of_one_process_that_has_both_batches(out
         assert torch.allclose(ranks[0][key], value, atol=1e-5), key
 
 
-def test_ranks_that_are_killed_and_resumed_end_with_the_same_bytes(out, backbone):
-    started = launch(__file__, backbone, out, "killed")
-    while started.poll() is None and tiny._step_of(out / "killed") < 17:
-        time.sleep(0.001)
-    os.kill(int((out / "killed-0.pid").read_text()), signal.SIGKILL)
-    started.communicate(timeout=300)
-    assert started.returncode != 0
-    assert 17 <= tiny._step_of(out / "killed") < 40, "killed too late to show anything"
-    finish(launch(__file__, backbone, out, "killed"))
+def test_ranks_that_are_killed_and_resumed_end_with_the_same_bytes(out):
     files = {path.relative_to(out / "whole") for path in (out / "whole").rglob("*") if path.is_file()}
     assert {"metrics.jsonl", "best.safetensors", "mean.safetensors"} < {path.name for path in files}
     for path in files:
