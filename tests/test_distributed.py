@@ -180,6 +180,21 @@ def test_ranks_that_are_killed_and_resumed_end_with_the_same_bytes(out):
     assert len(set(ends)) == 1
 
 
+def test_a_rank_knows_which_rows_of_the_others_are_negatives():
+    examples, sizes = tiny.graded_examples(), BatchConfig(queries=4, texts=8)
+    relevant = [{docid for found in grades.values() for docid in found} for grades in examples.judged]
+    ranks = [Batches(examples, sizes, seed=5, rank=rank, ranks=3) for rank in range(3)]
+    for step in range(12):
+        brought = [batches[step].docids.tolist() for batches in ranks]
+        for rank, batches in enumerate(ranks):
+            batch = batches[step]
+            rows = batch.elsewhere.view(len(batch.queries), 3, max(map(len, brought)))
+            for place, query in enumerate((batch.queries[:, 0] - 100).tolist()):
+                for other, docids in enumerate(brought):
+                    wanted = [other != rank and docid not in relevant[query] for docid in docids]
+                    assert rows[place, other].tolist() == wanted + [False] * (rows.shape[2] - len(docids))
+
+
 def test_a_run_of_two_ranks_is_not_resumed_by_one(out, backbone):
     _, model, objective, examples, sizes, config = setting(backbone, "plain")
     with pytest.raises(ValueError, match="another ranks"):

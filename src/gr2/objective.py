@@ -90,11 +90,10 @@ class Objective:
                 contrast = self._mgcc(network, batch, states, hidden, mask)
                 parts["mgcc"] = contrast.mean()
             parts["mle_q"] = pairs.mean()
-        elif self.config.gamma and batch.elsewhere.shape[1]:
-            nothing = states.new_zeros(0, network.xi_docid.out_features, requires_grad=True)
-            contrast = (
-                0.0 * gather_rows(nothing, batch.elsewhere.shape[1]).sum()
-            )  # the other ranks wait for it
+        elif self.config.gamma and (others := batch.elsewhere.shape[1]):
+            # The other ranks wait for this one's rows, though there are none, and for what it says of theirs.
+            nothing = torch.zeros(0, network.xi_docid.out_features, requires_grad=True)
+            contrast = 0.0 * gather_rows(nothing, others).sum()
         if len(batch.text_docids):
             _, _, likelihood = self._decode(network, text_states, batch.text_mask, batch.text_docids)
             documents = losses.mle_d(likelihood)

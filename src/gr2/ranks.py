@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 from accelerate import Accelerator
+from accelerate.utils import gather_object
 from torch import Tensor, distributed
 from torch.nn import functional as F
 
@@ -22,6 +23,15 @@ def accelerator() -> Accelerator:
     It is told to use the CPU because the objective's tables and the search are there.
     """
     return Accelerator(cpu=True)
+
+
+def agree(step: int, parameters: Iterable[Tensor]) -> None:
+    """See that all ranks begin at the same step, and give them the first one's weights."""
+    steps = gather_object([step])
+    if len(set(steps)) > 1:
+        raise ValueError(f"the ranks found checkpoints of different steps, {steps}: they need one folder")
+    for parameter in parameters:
+        distributed.broadcast(parameter.detach(), 0)
 
 
 def mean_gradients(parameters: Iterable[Tensor]) -> None:

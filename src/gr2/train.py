@@ -23,7 +23,7 @@ from gr2.batches import Batch, Batches
 from gr2.checkpoints import State, forget_after, log, newest_checkpoint, restore, save, tidy
 from gr2.network import Network
 from gr2.objective import Objective
-from gr2.ranks import accelerator, mean_gradients
+from gr2.ranks import accelerator, agree, mean_gradients
 
 Encode = Callable[[Network, Tensor, Tensor], Tensor]
 """Token ids and mask → encoder states."""
@@ -117,6 +117,8 @@ def train(
     optimiser = torch.optim.AdamW(_groups(network, config), weight_decay=config.weight_decay)
     settings = {**asdict(config), "ranks": machine.num_processes}
     state = restore(folder, network, optimiser, settings)
+    if machine.num_processes > 1:
+        agree(state.step, network.parameters())
     if machine.is_main_process:
         folder.mkdir(parents=True, exist_ok=True)
         tidy(folder)
@@ -257,7 +259,7 @@ def _average(network: Network, state: State, config: TrainConfig) -> None:
 
 def _judgement(network: Network, state: State, judge: Callable[[], float], machine: Accelerator) -> float:
     """Judge the weights that would be the result, and keep them if they are the best so far."""
-    own = {name: value.clone() for name, value in _trained(network).items()}
+    own = {name: value.clone() for name, value in _trained(network).items() if name in state.mean}
     _put(network, state.mean)
     network.eval()
     value = [float(judge()) if machine.is_main_process else 0.0]
