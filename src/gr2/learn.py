@@ -1,5 +1,6 @@
 """A collection and its docids → a trained model in a folder: what `gr2 train` does."""
 
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -50,8 +51,6 @@ def learn(
 
     Started by torchrun, each process reads batches of its own, and the first one writes.
     """
-    from tqdm import tqdm
-
     machine = accelerator()
     config = GR2Config(network=NetworkConfig(), normaliser=plan.normaliser)
     model = GR2.fresh(backbone, Docids.load(docids), config, seed=plan.seed)
@@ -75,10 +74,7 @@ def learn(
         out.with_name(out.name + ".training"),
         resume=resume,
     )
-    with tqdm(total=plan.steps, bar_format=BAR, disable=not (progress and machine.is_main_process)) as bar:
-        for now in run:
-            bar.set_postfix_str(_status(now), refresh=False)
-            bar.update(now.step - bar.n)
+    _exhaust(run, plan.steps, show=progress and machine.is_main_process)
     model.provenance |= {
         "collection": collection.name,
         "fingerprint": collection.fingerprint,
@@ -90,7 +86,13 @@ def learn(
     return model
 
 
-def _status(now: Progress) -> str:
-    parts = " ".join(f"{name} {value:.3f}" for name, value in now.parts.items())
-    left = timedelta(seconds=round(now.seconds_left))
-    return f"{left} left, {parts}, {now.examples_per_second:.0f} examples/s"
+def _exhaust(run: Iterator[Progress], steps: int, *, show: bool) -> None:
+    from tqdm import tqdm
+
+    with tqdm(total=steps, bar_format=BAR, disable=not show) as bar:
+        for now in run:
+            parts = " ".join(f"{name} {value:.3f}" for name, value in now.parts.items())
+            left = timedelta(seconds=round(now.seconds_left))
+            speed = f"{now.examples_per_second:.0f} examples/s"
+            bar.set_postfix_str(f"{left} left, {parts}, {speed}", refresh=False)
+            bar.update(now.step - bar.n)

@@ -116,14 +116,7 @@ def train(
     torch.use_deterministic_algorithms(True, warn_only=True)
     optimiser = torch.optim.AdamW(_groups(network, config), weight_decay=config.weight_decay)
     settings = {**asdict(config), "ranks": machine.num_processes}
-    state = restore(folder, network, optimiser, settings)
-    if machine.num_processes > 1:
-        agree(state.step, network.parameters())
-    if machine.is_main_process:
-        folder.mkdir(parents=True, exist_ok=True)
-        tidy(folder)
-        forget_after(folder, state.step)
-    network.train()
+    state = _begin(network, optimiser, folder, settings, machine)
     clock = _Clock(state.step)
     while not _over(state, config):
         begun = time.monotonic()
@@ -139,6 +132,25 @@ def train(
             save(folder, network, optimiser, state, settings)
             clock.saved = time.monotonic()
     _put(network, state.best or state.mean)
+
+
+def _begin(
+    network: Network,
+    optimiser: torch.optim.Optimizer,
+    folder: Path,
+    settings: Mapping[str, Any],
+    machine: Accelerator,
+) -> State:
+    """Everything as the last checkpoint has it, on every rank, and nothing in the folder that is newer."""
+    state = restore(folder, network, optimiser, settings)
+    if machine.num_processes > 1:
+        agree(state.step, network.parameters())
+    if machine.is_main_process:
+        folder.mkdir(parents=True, exist_ok=True)
+        tidy(folder)
+        forget_after(folder, state.step)
+    network.train()
+    return state
 
 
 class _Clock:
