@@ -62,6 +62,9 @@ class Batch:
     docids: Tensor  # [D] the docid of each row
     grades: Tensor  # [B, D] grade where the row is the query's own, else 0
     negatives: Tensor  # [B, D]
+    elsewhere: (
+        Tensor  # [B, R·M] negatives among the rows of R ranks, M the most of a rank; [B, 0] for one rank
+    )
     texts: Tensor  # [N, S]
     text_mask: Tensor  # [N, S]
     text_docids: Tensor  # [N]
@@ -100,6 +103,7 @@ class Batches:
             torch.tensor(docids, dtype=torch.long),
             grades,
             self._negatives(queries, docids),
+            self._elsewhere(queries, step),
             text_source,
             text_mask,
             torch.tensor([self.examples.text_docids[t] for t in texts], dtype=torch.long),
@@ -135,6 +139,19 @@ class Batches:
         """Every row whose docid is not judged relevant to the query, whoever brought it."""
         rows = [[docid not in self.relevant[query] for docid in docids] for query in queries]
         return torch.tensor(rows, dtype=torch.bool).view(len(queries), len(docids))
+
+    def _elsewhere(self, queries: Sequence[int], step: int) -> Tensor:
+        """The same for the rows that other ranks bring at this step: every rank can draw them all itself."""
+        if self.ranks == 1:
+            return torch.zeros(len(queries), 0, dtype=torch.bool)
+        count, size = len(self.examples.queries), self.config.queries
+        turns = range(step * self.ranks, (step + 1) * self.ranks)
+        drawn = [self._rows(*self._take(self._query_order, count, size, turn))[1] for turn in turns]
+        found = torch.zeros(len(queries), self.ranks, max(map(len, drawn)), dtype=torch.bool)
+        for rank, docids in enumerate(drawn):
+            if rank != self.rank:
+                found[:, rank, : len(docids)] = self._negatives(queries, docids)
+        return found.flatten(1)
 
     def _take(self, order: object, count: int, size: int, turn: int) -> tuple[list[int], int]:
         if not count:

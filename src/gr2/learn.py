@@ -1,6 +1,8 @@
 """A collection and its docids → a trained model in a folder: what `gr2 train` does."""
 
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from datetime import timedelta
 from pathlib import Path
 
 from gr2.batches import BatchConfig, Batches
@@ -11,7 +13,11 @@ from gr2.examples import examples_of
 from gr2.model import GR2, GR2Config
 from gr2.network import NetworkConfig
 from gr2.objective import Objective, recipe
-from gr2.train import TrainConfig, bf16_pays, train
+from gr2.ranks import accelerator
+from gr2.train import Progress, TrainConfig, bf16_pays, train
+
+BAR = "{percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} steps [{elapsed}{postfix}]"
+"""Without tqdm's own time left, which after a resumption takes the steps done before for its own."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,9 +47,11 @@ def learn(
     resume: bool = False,
     progress: bool = False,
 ) -> GR2:
-    """Train on the `train` split and write the model; checkpoints and metrics lie in OUT.training."""
-    from tqdm import tqdm
+    """Train on the `train` split and write the model; checkpoints and metrics lie in OUT.training.
 
+    Started by torchrun, each process reads batches of its own, and the first one writes.
+    """
+    machine = accelerator()
     config = GR2Config(network=NetworkConfig(), normaliser=plan.normaliser)
     model = GR2.fresh(backbone, Docids.load(docids), config, seed=plan.seed)
     examples = examples_of(collection, model.docids, model.read, seed=plan.seed)
@@ -61,20 +69,30 @@ def learn(
     run = train(
         model.network,
         objective,
-        Batches(examples, sizes, seed=plan.seed),
+        Batches(examples, sizes, seed=plan.seed, rank=machine.process_index, ranks=machine.num_processes),
         settings,
         out.with_name(out.name + ".training"),
         resume=resume,
     )
-    with tqdm(total=plan.steps, unit=" steps", disable=not progress) as bar:
-        for now in run:
-            bar.update(now.step - bar.n)
-            parts = " ".join(f"{name} {value:.3f}" for name, value in now.parts.items())
-            bar.set_postfix_str(f"{parts}, {now.examples_per_second:.0f} examples/s")
+    _exhaust(run, plan.steps, show=progress and machine.is_main_process)
     model.provenance |= {
         "collection": collection.name,
         "fingerprint": collection.fingerprint,
         "plan": asdict(plan),
     }
-    model.save_pretrained(out)
+    if machine.is_main_process:
+        model.save_pretrained(out)
+    machine.wait_for_everyone()  # whoever returns finds the folder
     return model
+
+
+def _exhaust(run: Iterator[Progress], steps: int, *, show: bool) -> None:
+    from tqdm import tqdm
+
+    with tqdm(total=steps, bar_format=BAR, disable=not show) as bar:
+        for now in run:
+            parts = " ".join(f"{name} {value:.3f}" for name, value in now.parts.items())
+            left = timedelta(seconds=round(now.seconds_left))
+            speed = f"{now.examples_per_second:.0f} examples/s"
+            bar.set_postfix_str(f"{left} left, {parts}, {speed}", refresh=False)
+            bar.update(now.step - bar.n)

@@ -14,11 +14,13 @@ from typing import Literal
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from gr2 import losses
 from gr2.batches import Batch
 from gr2.decode import NodePrior, Normaliser
 from gr2.network import END, START, Network
+from gr2.ranks import gather_rows
 from gr2.trie import Trie
 
 
@@ -89,6 +91,10 @@ class Objective:
                 contrast = self._mgcc(network, batch, states, hidden, mask)
                 parts["mgcc"] = contrast.mean()
             parts["mle_q"] = pairs.mean()
+        elif self.config.gamma and (others := batch.elsewhere.shape[1]):
+            # The other ranks wait for this one's rows, though there are none, and for what it says of theirs.
+            nothing = torch.zeros(0, network.xi_docid.out_features, requires_grad=True)
+            contrast = 0.0 * gather_rows(nothing, others).sum()
         if len(batch.text_docids):
             each = torch.arange(len(text_states), device=text_states.device)
             _, _, likelihood = self._decode(network, text_states, batch.text_mask, each, batch.text_docids)
@@ -167,13 +173,17 @@ class Objective:
     def _mgcc(self, network: Network, batch: Batch, states: Tensor, hidden: Tensor, mask: Tensor) -> Tensor:
         f_q = network.represent_query(states, batch.query_mask).float()
         f_id = network.represent_docid(hidden, mask).float()
+        grades, negatives = batch.grades, batch.negatives
+        if others := batch.elsewhere.shape[1]:
+            f_id = torch.cat([f_id, gather_rows(f_id, others)])
+            grades, negatives = F.pad(grades, (0, others)), torch.cat([negatives, batch.elsewhere], 1)
         similarities = losses.similarity(
             f_q, f_id, kind=self.config.similarity, temperature=self.config.temperature
         )
         return losses.mgcc(
             similarities,
-            batch.grades,
-            batch.negatives,
+            grades,
+            negatives,
             levels=self.levels,
             penalty=self.config.penalty,
             constraint=self.config.constraint,

@@ -1,31 +1,32 @@
 """Examples and an objective → trained weights: one loop, interrupted and resumed at will.
 
 A step is a pure function of the weights, the optimiser's state and the step's number (`Batches` needs no
-memory), so a checkpoint of these three is all there is: a run that is killed at any moment and resumed ends
-with the same bytes as one that was not. Checkpoints are written whole or not at all. Knows no docid scheme
-and no collection.
+memory), so a checkpoint of these is all there is: a run that is killed at any moment and resumed ends with
+the same bytes as one that was not. Started by torchrun, each rank reads its own batches, gradients are
+averaged, and rank 0 writes. Knows no docid scheme and no collection.
 """
 
-import json
-import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
+from math import inf
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file, save_file
+from accelerate import Accelerator
+from accelerate.utils import broadcast_object_list, gather_object
 from torch import Tensor
 
 from gr2.batches import Batch, Batches
+from gr2.checkpoints import State, forget_after, log, newest_checkpoint, restore, save, tidy
 from gr2.network import Network
 from gr2.objective import Objective
-from gr2.store import atomic_folder, verify, write_json
+from gr2.ranks import accelerator, agree, mean_gradients
 
-CHECKPOINT = "checkpoint-"
-METRICS = "metrics.jsonl"
+Encode = Callable[[Network, Tensor, Tensor], Tensor]
+"""Token ids and mask → encoder states."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,6 +45,14 @@ class TrainConfig:
     """Share of the steps in which the rate rises. paper: the same."""
     clip: float = 1.0
     """Norm at which gradients are cut."""
+    accumulate: int = 1
+    """Batches of a step, read one after the other, whose gradients are averaged; each contrasts in itself."""
+    average: float = 0.0
+    """Share of the steps, at the end, whose weights are averaged: the result is their mean. 0 never."""
+    judge_every: int = 0
+    """Steps between two judgements of the weights, which are also judged at the last step; 0 never."""
+    patience: int = 0
+    """Judgements without a gain after which the run stops; 0 never, but the best weights are the result."""
     bf16: bool = False
     """Automatic mixed precision in bfloat16; see `bf16_pays`."""
     checkpoint_minutes: float = 5.0
@@ -66,7 +75,13 @@ class Progress:
     step: int
     steps: int
     parts: Mapping[str, float]
+    """Of the loss at this step: means over its batches, on all ranks."""
     examples_per_second: float
+    """Query-docid pairs and texts of all ranks, by the time spent in steps since the last report."""
+    seconds_left: float
+    """To the last step at the pace since the start or resumption, judgements and checkpoints included."""
+    judged: float | None = None
+    """What the judge said at this step, if it was asked."""
 
 
 def train(
@@ -77,58 +92,141 @@ def train(
     folder: Path,
     *,
     resume: bool = False,
-    encode: Callable[[Network, Tensor, Tensor], Tensor] | None = None,
+    encode: Encode | None = None,
+    judge: Callable[[], float] | None = None,
 ) -> Iterator[Progress]:
     """Train in place, yielding after every logged step; exhaust the iterator to finish.
 
     Args:
         network: its weights are changed.
         objective: the loss.
-        batches: what to read at each step.
+        batches: what to read at each step; made for this process's rank.
         config: how the weights move.
         folder: for checkpoints and metrics.
         resume: go on from the folder's checkpoint, if it has one.
         encode: another way to get encoder states (such as a cache).
+        judge: says how good the network is at this moment (more is better), for instance by decoding dev
+            queries. It finds the network in eval mode and, once averaging has begun, with the averaged
+            weights: what it judges is what would be kept. Rank 0 alone is asked.
     """
+    machine = accelerator()
+    _check(config, batches, machine, judged=judge is not None)
     if not resume and newest_checkpoint(folder):
         raise ValueError(f"{folder}: has the checkpoint of another run; resume it or choose another folder")
     torch.use_deterministic_algorithms(True, warn_only=True)
     optimiser = torch.optim.AdamW(_groups(network, config), weight_decay=config.weight_decay)
-    start = _restore(folder, network, optimiser, config) if resume else 0
-    folder.mkdir(parents=True, exist_ok=True)
+    settings = {**asdict(config), "ranks": machine.num_processes}
+    state = _begin(network, optimiser, folder, settings, machine)
+    clock = _Clock(state.step)
+    while not _over(state, config):
+        begun = time.monotonic()
+        parts, examples = _gradients(network, objective, batches, state.step, config, encode, machine)
+        _move(network, optimiser, state.step, config, machine)
+        state.step += 1
+        _average(network, state, config)
+        clock.count(examples, time.monotonic() - begun)
+        value = _judgement(network, state, judge, machine) if judge and _due(state, config) else None
+        if state.step % config.log_every == 0 or value is not None or _over(state, config):
+            yield _report(folder, state, config, parts, value, clock, machine)
+        if machine.is_main_process and (clock.minutes() > config.checkpoint_minutes or _over(state, config)):
+            save(folder, network, optimiser, state, settings)
+            clock.saved = time.monotonic()
+    _put(network, state.best or state.mean)
+
+
+def _begin(
+    network: Network,
+    optimiser: torch.optim.Optimizer,
+    folder: Path,
+    settings: Mapping[str, Any],
+    machine: Accelerator,
+) -> State:
+    """Everything as the last checkpoint has it, on every rank, and nothing in the folder that is newer."""
+    state = restore(folder, network, optimiser, settings)
+    if machine.num_processes > 1:
+        agree(state.step, network.parameters())
+    if machine.is_main_process:
+        folder.mkdir(parents=True, exist_ok=True)
+        tidy(folder)
+        forget_after(folder, state.step)
     network.train()
-    saved = window = time.monotonic()
-    examples = 0
-    for step in range(start, config.steps):
-        batch = batches[step]
-        parts = _step(network, objective, batch, config, encode)
-        parts["total"].backward()  # type: ignore[no-untyped-call]
-        torch.nn.utils.clip_grad_norm_(network.parameters(), config.clip)
-        for group in optimiser.param_groups:
-            group["lr"] = group["full_rate"] * _schedule(step, config)
-        optimiser.step()
-        optimiser.zero_grad(set_to_none=True)
-        examples += len(batch.docids) + len(batch.text_docids)
-        if (step + 1) % config.log_every == 0 or step + 1 == config.steps:
-            now = time.monotonic()
-            values = {name: float(value.detach()) for name, value in parts.items()}
-            _log(folder, step + 1, values)
-            yield Progress(step + 1, config.steps, values, examples / (now - window))
-            examples, window = 0, time.monotonic()
-        if time.monotonic() - saved > 60 * config.checkpoint_minutes or step + 1 == config.steps:
-            _save(folder, network, optimiser, step + 1, config)
-            saved = time.monotonic()
+    return state
 
 
-def _step(
+class _Clock:
+    """What a process has done since its start, since its last report and since its last checkpoint."""
+
+    def __init__(self, step: int) -> None:
+        self.first, self.began, self.saved = step, time.monotonic(), time.monotonic()
+        self.examples, self.seconds = 0, 0.0
+
+    def count(self, examples: int, seconds: float) -> None:
+        self.examples, self.seconds = self.examples + examples, self.seconds + seconds
+
+    def minutes(self) -> float:
+        return (time.monotonic() - self.saved) / 60
+
+    def speed(self) -> float:
+        """Examples per second of this rank since it was last asked."""
+        speed = self.examples / self.seconds
+        self.examples, self.seconds = 0, 0.0
+        return speed
+
+    def left(self, step: int, steps: int) -> float:
+        return (time.monotonic() - self.began) / (step - self.first) * (steps - step)
+
+
+def _check(config: TrainConfig, batches: Batches, machine: Accelerator, *, judged: bool) -> None:
+    if config.accumulate < 1 or not 0 <= config.average <= 1:
+        raise ValueError(
+            f"expected accumulate of at least 1 and average from 0 to 1, "
+            f"found {config.accumulate} and {config.average}"
+        )
+    if config.judge_every and not judged:
+        raise ValueError(f"judge_every is {config.judge_every}, but there is no judge")
+    if (batches.rank, batches.ranks) != (machine.process_index, machine.num_processes):
+        raise ValueError(
+            f"the batches are those of rank {batches.rank} of {batches.ranks}, "
+            f"but this is rank {machine.process_index} of {machine.num_processes}"
+        )
+
+
+def _over(state: State, config: TrainConfig) -> bool:
+    return state.step >= config.steps or 0 < config.patience <= state.stale
+
+
+def _due(state: State, config: TrainConfig) -> bool:
+    return config.judge_every > 0 and (state.step % config.judge_every == 0 or state.step == config.steps)
+
+
+def _gradients(
     network: Network,
     objective: Objective,
-    batch: Batch,
+    batches: Batches,
+    step: int,
     config: TrainConfig,
-    encode: Callable[[Network, Tensor, Tensor], Tensor] | None,
+    encode: Encode | None,
+    machine: Accelerator,
+) -> tuple[list[dict[str, Tensor]], int]:
+    """Leave the mean gradient of a step's batches in the network; the parts of each loss, and examples."""
+    rows, examples = [], 0
+    for number in range(step * config.accumulate, (step + 1) * config.accumulate):
+        batch = batches[number]
+        parts = _loss(network, objective, batch, config, encode)
+        machine.backward(parts["total"] / config.accumulate)
+        rows.append({name: value.detach() for name, value in parts.items()})
+        examples += len(batch.docids) + len(batch.text_docids)
+    if machine.num_processes > 1:
+        mean_gradients(network.parameters())
+    return rows, examples
+
+
+def _loss(
+    network: Network, objective: Objective, batch: Batch, config: TrainConfig, encode: Encode | None
 ) -> dict[str, Tensor]:
     read = encode or Network.encode
     frozen = torch.no_grad() if config.encoder_rate == 0 and encode is None else nullcontext()
+    # Not Accelerate's autocast: that one is the same for all runs of a process.
     with torch.autocast("cpu", torch.bfloat16, enabled=config.bf16):
         with frozen:
             states = (
@@ -136,6 +234,75 @@ def _step(
             )
             texts = read(network, batch.texts, batch.text_mask) if len(batch.texts) else torch.zeros(0, 0, 1)
         return objective(network, batch, states, texts)
+
+
+def _move(
+    network: Network, optimiser: torch.optim.Optimizer, step: int, config: TrainConfig, machine: Accelerator
+) -> None:
+    machine.clip_grad_norm_(network.parameters(), config.clip)
+    for group in optimiser.param_groups:
+        group["lr"] = group["full_rate"] * _schedule(step, config)
+    optimiser.step()
+    optimiser.zero_grad(set_to_none=True)
+
+
+def _trained(network: Network) -> dict[str, Tensor]:
+    return {name: value.detach() for name, value in network.named_parameters() if value.requires_grad}
+
+
+def _put(network: Network, weights: Mapping[str, Tensor]) -> None:
+    trained = _trained(network)
+    for name, value in weights.items():
+        trained[name].copy_(value)
+
+
+def _average(network: Network, state: State, config: TrainConfig) -> None:
+    """Let the weights after a step into the mean, if the step is one of the last."""
+    before = config.steps - max(1, round(config.average * config.steps))  # steps that do not count
+    count = state.step - before
+    if not config.average or count < 1:
+        return
+    for name, value in _trained(network).items():
+        if count == 1:
+            state.mean[name] = value.to(torch.float32, copy=True)
+        else:
+            state.mean[name].lerp_(value.float(), 1 / count)
+
+
+def _judgement(network: Network, state: State, judge: Callable[[], float], machine: Accelerator) -> float:
+    """Judge the weights that would be the result, and keep them if they are the best so far."""
+    own = {name: value.clone() for name, value in _trained(network).items() if name in state.mean}
+    _put(network, state.mean)
+    network.eval()
+    value = [float(judge()) if machine.is_main_process else 0.0]
+    broadcast_object_list(value)  # ranks that decided for themselves could part
+    state.stale += 1
+    if value[0] > (-inf if state.best_value is None else state.best_value):
+        state.best = {name: kept.clone() for name, kept in _trained(network).items()}
+        state.best_value, state.stale = value[0], 0
+    _put(network, own)
+    network.train()
+    return value[0]
+
+
+def _report(
+    folder: Path,
+    state: State,
+    config: TrainConfig,
+    parts: Sequence[Mapping[str, Tensor]],
+    judged: float | None,
+    clock: _Clock,
+    machine: Accelerator,
+) -> Progress:
+    """Log a step; what is said of it is said of all ranks."""
+    rows = gather_object([{name: float(value) for name, value in row.items()} for row in parts])
+    found = {name: [row[name] for row in rows if name in row] for row in rows for name in row}
+    means = {name: sum(values) / len(values) for name, values in found.items()}
+    speed = sum(gather_object([clock.speed()]))
+    if machine.is_main_process:
+        log(folder, state.step, means if judged is None else means | {"judged": judged})
+    left = 0.0 if _over(state, config) else clock.left(state.step, config.steps)
+    return Progress(state.step, config.steps, means, speed, left, judged)
 
 
 def _groups(network: Network, config: TrainConfig) -> list[dict[str, Any]]:
@@ -158,67 +325,3 @@ def _schedule(step: int, config: TrainConfig) -> float:
         return (step + 1) / warm
     half = config.steps / 2
     return min(1.0, (config.steps - step) / max(1.0, config.steps - half))
-
-
-def newest_checkpoint(folder: Path) -> Path | None:
-    """The last whole checkpoint; the one before it goes only when a new one is in its place."""
-    return max(folder.glob(f"{CHECKPOINT}*"), default=None)
-
-
-def _save(
-    folder: Path, network: Network, optimiser: torch.optim.Optimizer, step: int, config: TrainConfig
-) -> None:
-    state = optimiser.state_dict()["state"]
-    moments = {
-        f"{index}.{name}": value.contiguous() if isinstance(value, Tensor) else torch.tensor(value)
-        for index, row in state.items()
-        for name, value in row.items()
-    }
-    older = [*folder.glob(f"{CHECKPOINT}*"), *folder.glob(f".{CHECKPOINT}*")]  # the latter: left by a kill
-    with atomic_folder(folder / f"{CHECKPOINT}{step:08}") as temporary:
-        save_file(network.weights(), temporary / "network.safetensors")
-        save_file(moments, temporary / "optimiser.safetensors")
-        write_json(temporary / "state.json", {"step": step, "config": asdict(config)})
-    for path in older:
-        shutil.rmtree(path)
-
-
-def _restore(
-    folder: Path,
-    network: Network,
-    optimiser: torch.optim.Optimizer,
-    config: TrainConfig,
-) -> int:
-    """Bring everything to the last checkpoint and say at which step it stands; 0 if there is none."""
-    checkpoint = newest_checkpoint(folder)
-    if checkpoint is None:
-        (folder / METRICS).unlink(missing_ok=True)
-        return 0
-    verify(checkpoint)
-    content = json.loads((checkpoint / "state.json").read_text(encoding="utf-8"))
-    if content["config"] != asdict(config):
-        changed = [name for name, value in asdict(config).items() if content["config"].get(name) != value]
-        raise ValueError(f"{checkpoint}: was written with another {', '.join(changed)}; it cannot be resumed")
-    step: int = content["step"]
-    network.load(load_file(checkpoint / "network.safetensors"))
-    state: dict[int, dict[str, Tensor]] = {}
-    for name, value in load_file(checkpoint / "optimiser.safetensors").items():
-        index, _, moment = name.partition(".")
-        state.setdefault(int(index), {})[moment] = value
-    known = optimiser.state_dict()
-    optimiser.load_state_dict({"state": state, "param_groups": known["param_groups"]})
-    _cut_metrics(folder / METRICS, step)
-    return step
-
-
-def _log(folder: Path, step: int, values: Mapping[str, float]) -> None:
-    with (folder / METRICS).open("a", encoding="utf-8") as stream:
-        stream.write(json.dumps({"step": step, **values}) + "\n")
-
-
-def _cut_metrics(path: Path, step: int) -> None:
-    """Forget what was logged after the checkpoint: those steps are done again."""
-    if path.exists():
-        lines = path.read_text(encoding="utf-8").splitlines()
-        kept = [line for line in lines if line.endswith("}") and json.loads(line)["step"] <= step]
-        path.write_text("".join(f"{line}\n" for line in kept), encoding="utf-8")

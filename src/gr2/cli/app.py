@@ -1,5 +1,6 @@
 """What every command shares: the application, the kinds of argument, and opening a collection."""
 
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -18,9 +19,14 @@ Runs = Annotated[Positional[tuple[Path, ...]], arg(metavar="RUN [RUN ...]")]
 app = SubcommandApp()
 
 
+def first() -> bool:
+    """Whether this process is the one that speaks, of those that torchrun may have started."""
+    return os.environ.get("RANK", "0") == "0"
+
+
 def progress() -> bool:
     """Whether to show progress bars: where somebody can see them."""
-    return sys.stderr.isatty()
+    return first() and sys.stderr.isatty()
 
 
 def open_named(name: str, *, show: bool = False) -> "Collection":

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from tyro.conf import Positional, arg
 from tyro.extras import SubcommandApp
 
-from gr2.cli.app import Folder, Name, app, open_named, progress, write_run
+from gr2.cli.app import Folder, Name, app, first, open_named, progress, write_run
 
 Recipe = Literal["gr2-s", "-lambda", "-Max", "MLE", "CE", "LR"]
 Query = Annotated[Positional[str], arg(metavar="QUERY")]
@@ -80,6 +80,8 @@ def train(
 ) -> None:
     """Train a model on a collection and write it as a folder that `gr2 search` reads.
 
+    With several processes: `torchrun --nproc_per_node N -m gr2 train ...`; a step then reads N batches.
+
     Args:
         name: The collection: a folder, `pydocs`, `ir:ID`. Its split `train` is learned from.
         docids: What `gr2 docids build` wrote for this collection.
@@ -98,7 +100,7 @@ def train(
     """
     from gr2.learn import Plan, learn
 
-    data = open_named(name, show=True)
+    data = open_named(name, show=first())
     plan = Plan(
         recipe="gr2" if recipe == "gr2-s" else recipe,
         steps=steps,
@@ -111,7 +113,8 @@ def train(
         seed=seed,
     )
     model = learn(data, docids, backbone, out, plan, resume=resume, progress=progress())
-    print(f"{recipe}: {len(model.docids):,} docids learned in {steps:,} steps, written to {out}")
+    if first():
+        print(f"{recipe}: {len(model.docids):,} docids learned in {steps:,} steps, written to {out}")
 
 
 @app.command
