@@ -122,19 +122,17 @@ def reference(model, objective, examples, sizes, config) -> None:
             f_q = network.represent_query(states, batch.query_mask)
             f_id, likelihood = torch.zeros(0, f_q.shape[1]), None
             if len(batch.docids):
-                hidden, mask, likelihood = objective._decode(
-                    network, states[batch.owner], batch.query_mask[batch.owner], batch.docids
+                f_id, likelihood = objective.forced(
+                    network, states, batch.query_mask, batch.owner, batch.docids, represent=True
                 )
-                f_id = network.represent_docid(hidden, mask)
             read.append((f_q, f_id, likelihood))
         everywhere = torch.cat([f_id for _, f_id, _ in read])
         docids = torch.cat([batch.docids for batch in pair]).tolist()
         total = torch.zeros(())
         for rank, (batch, (f_q, _, likelihood)) in enumerate(zip(pair, read, strict=True)):
             texts = network.encode(batch.texts, batch.text_mask)
-            total = (
-                total - objective._decode(network, texts, batch.text_mask, batch.text_docids)[2].mean() / 2
-            )
+            each = torch.arange(len(texts))
+            total -= objective.forced(network, texts, batch.text_mask, each, batch.text_docids)[1].mean() / 2
             if likelihood is None:
                 continue
             total = total + losses.mle_q(likelihood, batch.grades, levels=2).mean() / 2

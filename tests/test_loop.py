@@ -112,7 +112,7 @@ def test_the_result_is_the_mean_of_the_last_weights(backbone, tmp_path):
 
 def test_a_frozen_encoder_is_not_averaged(backbone, tmp_path):
     _, model, objective, batches, config = tiny.prepared(backbone, steps=3)
-    list(train(model.network, objective, batches, replace(config, average=1, encoder_rate=0), tmp_path))
+    list(train(model.network, objective, batches, replace(config, average=1, freeze_encoder=True), tmp_path))
     from safetensors.torch import load_file
 
     mean = load_file(newest_checkpoint(tmp_path) / "mean.safetensors")

@@ -107,7 +107,7 @@ def prepared(backbone: Path, name: str = "gr2", normaliser: str = "trie", steps:
     objective = Objective(model.tokens, model.trie, data.grades, recipe(name, normaliser=normaliser))
     batches = Batches(examples, BatchConfig(queries=10, texts=40))
     config = TrainConfig(
-        steps=steps, learning_rate=5e-3, encoder_rate=1.0, bf16=False, checkpoint_minutes=0, log_every=5
+        steps=steps, learning_rate=5e-3, pretrained_rate=1.0, bf16=False, checkpoint_minutes=0, log_every=5
     )
     return data, model, objective, batches, config
 
@@ -223,7 +223,7 @@ def test_every_recipe_trains_and_they_differ(backbone, tmp_path, name):
 def test_a_frozen_encoder_does_not_move(backbone, tmp_path):
     _, model, objective, batches, config = prepared(backbone, steps=3)
     before = {name: value.clone() for name, value in model.network.encoder.state_dict().items()}
-    frozen = TrainConfig(**{**config.__dict__, "encoder_rate": 0.0})
+    frozen = TrainConfig(**{**config.__dict__, "freeze_encoder": True})
     list(train(model.network, objective, batches, frozen, tmp_path))
     after = model.network.encoder.state_dict()
     assert all(torch.equal(before[name], after[name]) for name in before)
@@ -306,7 +306,18 @@ def test_from_a_folder_to_answers_on_the_command_line(gr2, backbone, tmp_path):
     write_folder(replace(data, qrels={**data.qrels, "test": data.split("train")}), folder)
     assert "50 docids" in gr2("docids", "build", folder, "--backbone", backbone, "--out", docids)
     assert json.loads(gr2("docids", "show", docids, "d07"))["docno"] == "d07"
-    options = ("--docids", docids, "--backbone", backbone, "--out", model, "--steps", 20, "--encoder-rate", 1)
+    options = (
+        "--docids",
+        docids,
+        "--backbone",
+        backbone,
+        "--out",
+        model,
+        "--steps",
+        20,
+        "--pretrained-rate",
+        1,
+    )
     gr2("train", folder, *options)
     assert len(gr2("search", model, "baka beke", "--k", 3).splitlines()) == 3
     gr2("search", model, "--topics", folder / "queries.jsonl", "--output", tmp_path / "a.run")

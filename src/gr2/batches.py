@@ -62,12 +62,12 @@ class Batch:
     docids: Tensor  # [D] the docid of each row
     grades: Tensor  # [B, D] grade where the row is the query's own, else 0
     negatives: Tensor  # [B, D]
-    elsewhere: (
-        Tensor  # [B, R·M] negatives among the rows of R ranks, M the most of a rank; [B, 0] for one rank
-    )
+    elsewhere: Tensor  # [B, R·M] negatives among the rows of R ranks, M the most of a rank; [B, 0] for one
     texts: Tensor  # [N, S]
     text_mask: Tensor  # [N, S]
     text_docids: Tensor  # [N]
+    query_index: Tensor  # [B] which of the examples' queries they are
+    text_index: Tensor  # [N]
 
 
 class Batches:
@@ -107,6 +107,8 @@ class Batches:
             text_source,
             text_mask,
             torch.tensor([self.examples.text_docids[t] for t in texts], dtype=torch.long),
+            torch.tensor(queries, dtype=torch.long),
+            torch.tensor(texts, dtype=torch.long),
         )
 
     def steps_per_epoch(self) -> int:

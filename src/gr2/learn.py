@@ -1,23 +1,36 @@
-"""A collection and its docids → a trained model in a folder: what `gr2 train` does."""
+"""A collection and its docids → a trained model in a folder: what `gr2 train` does.
 
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+Up to three stages, each a run of `train` with checkpoints of its own: with the encoder frozen, with all
+weights moving, and with the model's own mistakes as extra negatives. Started by torchrun, each process reads
+batches of its own, and the first one writes.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 
-from gr2.batches import BatchConfig, Batches
+import numpy as np
+from safetensors.numpy import load_file, save_file
+
+from gr2.augment import AugmentConfig
+from gr2.batches import BatchConfig, Batches, Examples
 from gr2.data import Collection
 from gr2.decode import Normaliser
 from gr2.docids import Docids
+from gr2.embed import Encoder, Vectors, document_vectors
 from gr2.examples import examples_of
+from gr2.frozen import FrozenStates
+from gr2.measures import Convention, evaluate
 from gr2.model import GR2, GR2Config
 from gr2.network import NetworkConfig
 from gr2.objective import Objective, recipe
+from gr2.prior import Prior
 from gr2.ranks import accelerator
+from gr2.store import atomic_file
 from gr2.train import Progress, TrainConfig, bf16_pays, train
 
-BAR = "{percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} steps [{elapsed}{postfix}]"
-"""Without tqdm's own time left, which after a resumption takes the steps done before for its own."""
+BAR = "{desc}{percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} steps, {elapsed} gone{postfix}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,71 +38,174 @@ class Plan:
     """What a training run is made of; saved with the model as its provenance."""
 
     recipe: str = "gr2"
-    steps: int = 2000
+    frozen_steps: int = 0
+    """Steps of a first stage with the encoder frozen and its states cached."""
+    steps: int = 1000
+    """Steps with all weights moving."""
+    self_negative_steps: int = 0
+    """Steps of a last stage in which docids the model wrote wrongly are extra negatives."""
     learning_rate: float = 1e-3
-    encoder_rate: float = 0.1
+    pretrained_rate: float = 0.05
+    """What the learning rate of pretrained parameters is multiplied by."""
+    smoothing: float = 0.1
     normaliser: Normaliser = "trie"
+    prior: float = 1.0
+    """Vectors of the node prior, for each document; 0 for no prior. It needs the trie normaliser."""
     queries: int = 16
-    texts: int = 44
+    texts: int = 16
     per_grade: int = 2
+    accumulate: int = 1
+    average: float = 0.0
+    """Share of the steps of a stage whose weights are averaged."""
+    dev: str = ""
+    """The split that early stopping is judged on, by real decoding; empty for none."""
+    measure: str = "nDCG@20"
+    judge_every: int = 100
+    patience: int = 0
     seed: int = 0
     bf16: bool | None = None
     """Mixed precision; None decides by the processor."""
+    augment: AugmentConfig = AugmentConfig()
+
+    def __post_init__(self) -> None:
+        """Refuse what could not be searched with."""
+        if self.prior > 0 and self.normaliser != "trie":
+            raise ValueError("a node prior needs the trie normaliser: choose it, or a prior of 0")
 
 
 def learn(
     collection: Collection,
-    docids: Path,
+    docids: Docids,
     backbone: str,
     out: Path,
     plan: Plan,
     *,
+    vectors: Vectors | None = None,
     resume: bool = False,
     progress: bool = False,
 ) -> GR2:
     """Train on the `train` split and write the model; checkpoints and metrics lie in OUT.training.
 
-    Started by torchrun, each process reads batches of its own, and the first one writes.
+    Args:
+        collection: what to learn; without a `train` split it is indexed from its documents alone.
+        docids: of every document of the collection.
+        backbone: folder or hub name of a checkpoint.
+        out: the folder to write.
+        plan: everything else.
+        vectors: [docids, width] for the node prior, where they are at hand; else the backbone makes them.
+        resume: go on after an interruption.
+        progress: whether to show bars.
     """
     machine = accelerator()
+    show = progress and machine.is_main_process
+    folder = out.with_name(out.name + ".training")
     config = GR2Config(network=NetworkConfig(), normaliser=plan.normaliser)
-    model = GR2.fresh(backbone, Docids.load(docids), config, seed=plan.seed)
-    examples = examples_of(collection, model.docids, model.read, seed=plan.seed)
+    model = GR2.fresh(backbone, docids, config, seed=plan.seed)
+    examples = examples_of(collection, docids, model.read, augment=plan.augment, seed=plan.seed)
+    if plan.prior > 0:
+        if vectors is None:
+            vectors = _kept_vectors(folder, collection, docids, backbone, show=show)
+        model.network.take_prior(Prior.build(model.trie, vectors, most=round(plan.prior * len(docids))))
+    levels = max(1, collection.grades)
     objective = Objective(
-        model.tokens, model.trie, max(1, collection.grades), recipe(plan.recipe, normaliser=plan.normaliser)
+        model.tokens,
+        model.trie,
+        levels,
+        recipe(plan.recipe, normaliser=plan.normaliser, smoothing=plan.smoothing),
     )
-    sizes = BatchConfig(queries=plan.queries, texts=plan.texts, per_grade=plan.per_grade)
-    settings = TrainConfig(
-        steps=plan.steps,
-        learning_rate=plan.learning_rate,
-        encoder_rate=plan.encoder_rate,
-        bf16=bf16_pays() if plan.bf16 is None else plan.bf16,
-        seed=plan.seed,
-    )
-    run = train(
-        model.network,
-        objective,
-        Batches(examples, sizes, seed=plan.seed, rank=machine.process_index, ranks=machine.num_processes),
-        settings,
-        out.with_name(out.name + ".training"),
-        resume=resume,
-    )
-    _exhaust(run, plan.steps, show=progress and machine.is_main_process)
-    model.provenance |= {
-        "collection": collection.name,
-        "fingerprint": collection.fingerprint,
-        "plan": asdict(plan),
-    }
+    judge = _judge(model, collection, plan) if plan.dev else None
+    for stage in stages(plan):
+        if stage.name == "self-negatives":
+            examples = with_self_negatives(model, collection, examples)
+        sizes = BatchConfig(queries=plan.queries, texts=plan.texts, per_grade=plan.per_grade)
+        ranks = {"rank": machine.process_index, "ranks": machine.num_processes}
+        run = train(
+            model.network,
+            objective,
+            Batches(examples, sizes, seed=plan.seed, **ranks),
+            stage.settings,
+            folder / stage.name,
+            resume=resume,
+            read=FrozenStates(model.network, examples, progress=show) if stage.name == "frozen" else None,
+            judge=judge,
+        )
+        _exhaust(run, stage, show=show)
+    about = {"collection": collection.name, "fingerprint": collection.fingerprint, "plan": asdict(plan)}
+    model.provenance |= about
     if machine.is_main_process:
         model.save_pretrained(out)
     machine.wait_for_everyone()  # whoever returns finds the folder
     return model
 
 
-def _exhaust(run: Iterator[Progress], steps: int, *, show: bool) -> None:
+@dataclass(frozen=True)
+class Stage:
+    """One run of the loop."""
+
+    name: str
+    settings: TrainConfig
+
+
+def stages(plan: Plan) -> list[Stage]:
+    """The stages of a plan that have steps, in their order."""
+    usual = TrainConfig(
+        steps=plan.steps,
+        learning_rate=plan.learning_rate,
+        pretrained_rate=plan.pretrained_rate,
+        accumulate=plan.accumulate,
+        average=plan.average,
+        judge_every=plan.judge_every if plan.dev else 0,
+        patience=plan.patience,
+        bf16=bf16_pays() if plan.bf16 is None else plan.bf16,
+        seed=plan.seed,
+    )
+    all_of_them = (
+        Stage("frozen", replace(usual, steps=plan.frozen_steps, freeze_encoder=True)),
+        Stage("joint", usual),
+        Stage("self-negatives", replace(usual, steps=plan.self_negative_steps)),
+    )
+    return [stage for stage in all_of_them if stage.settings.steps > 0]
+
+
+def with_self_negatives(model: GR2, collection: Collection, examples: Examples, *, k: int = 10) -> Examples:
+    """Decode the training queries and keep what was wrong: docids among the best k that nobody judged."""
+    judged = [
+        (qid, row) for qid, row in collection.split("train").items() if any(g > 0 for g in row.values())
+    ]
+    run = model.search({qid: collection.queries[qid] for qid, _ in judged}, k)
+    wrong = [[docno for docno in run.docnos(qid) if row.get(docno, 0) <= 0] for qid, row in judged]
+    return replace(examples, hard=[[model.docids.index[docno] for docno in row] for row in wrong])
+
+
+def _judge(model: GR2, collection: Collection, plan: Plan) -> Callable[[], float]:
+    qrels = collection.split(plan.dev)
+    queries = {qid: collection.queries[qid] for qid in qrels}
+
+    def judge() -> float:
+        run = model.search(queries, 20)
+        return evaluate(run, qrels, [plan.measure], Convention(gain="exponential")).means[plan.measure]
+
+    return judge
+
+
+def _kept_vectors(
+    folder: Path, collection: Collection, docids: Docids, backbone: str, *, show: bool
+) -> Vectors:
+    """The documents' vectors, made once for a run and its resumptions."""
+    path = folder / "vectors.safetensors"
+    if not path.exists():
+        made = document_vectors(collection.documents, Encoder.load(backbone), progress=show)
+        folder.mkdir(parents=True, exist_ok=True)
+        rows = np.stack([made[docno] for docno in docids.docnos])
+        with atomic_file(path) as temporary:
+            save_file({"vectors": rows}, temporary)
+    return load_file(path)["vectors"]
+
+
+def _exhaust(run: Iterator[Progress], stage: Stage, *, show: bool) -> None:
     from tqdm import tqdm
 
-    with tqdm(total=steps, bar_format=BAR, disable=not show) as bar:
+    with tqdm(total=stage.settings.steps, desc=f"{stage.name} ", bar_format=BAR, disable=not show) as bar:
         for now in run:
             parts = " ".join(f"{name} {value:.3f}" for name, value in now.parts.items())
             left = timedelta(seconds=round(now.seconds_left))

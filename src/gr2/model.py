@@ -19,11 +19,12 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from gr2.batches import padded
+from gr2.card import card
 from gr2.decode import Normaliser, Ranked, beam, exact
 from gr2.docids import Docids
 from gr2.network import END, FIRST, Network, NetworkConfig
 from gr2.runs import Run
-from gr2.store import atomic_folder, verify, write_json
+from gr2.store import atomic_folder, verify, write_json, write_text
 from gr2.trie import Trie
 
 FORMAT = 1
@@ -167,6 +168,23 @@ class GR2:
             content = {"format": FORMAT, "family": self.network.family, "config": asdict(self.config)}
             provenance = {**self.provenance, "gr2": version("gr2")}
             write_json(temporary / "config.json", content | {"provenance": provenance})
+            write_text(temporary / "README.md", card(self.facts(), provenance))
+
+    def facts(self) -> dict[str, Any]:
+        """What the model card says of the model itself."""
+        lengths, prior = [len(row) for row in self.tokens], self.network.prior
+        return {
+            "documents": len(self.docids),
+            "scheme": self.docids.about.get("scheme", "of an unnamed scheme"),
+            "mean": float(np.mean(lengths)),
+            "longest": max(lengths),
+            "family": self.network.family,
+            "weights": sum(weight.numel() for weight in self.network.weights().values()),
+            "prior_weights": 0 if prior is None else prior.vectors.numel(),
+            "prior_bytes": 0 if prior is None else prior.nbytes,
+            "normaliser": self.config.normaliser,
+            "cut": self.config.longest,
+        }
 
     @classmethod
     def from_pretrained(cls, folder: str | Path) -> "GR2":

@@ -88,6 +88,7 @@ class Network(nn.Module):
         ):  # no head of its own is stored: it is tied to the embeddings, and then T5 scales states
             head, scale = model.shared.weight, model.config.d_model**-0.5
         special = (model.config.decoder_start_token_id, model.config.eos_token_id)
+        _fuse(model)
         model.encoder.embed_tokens = (
             model.shared
         )  # an untied head may leave the encoder's own filled with noise
@@ -142,6 +143,7 @@ class Network(nn.Module):
         )
         words = encoder.get_input_embeddings().weight
         stack.embed_tokens = _embedding(words, special, tokens)
+        _fuse(stack)
         return cls("encoder", encoder, stack, _head(words, special, tokens, width**-0.5), config)
 
     @classmethod
@@ -159,6 +161,8 @@ class Network(nn.Module):
             kind = hf.AutoConfig.from_pretrained(encoder)
             reader = stack(kind) if family == "t5" else hf.AutoModel.from_config(kind)
             writer = stack(shape)
+            _fuse(reader)
+            _fuse(writer)
         if family == "encoder":
             reader.pooler = None
         width = _width(shape)
@@ -222,6 +226,14 @@ class Network(nn.Module):
 
         read = bart_decoder if self.family == "bart" else t5_decoder
         return read(self.decoder, self.head, start=START, precision=precision)
+
+
+def _fuse(model: nn.Module) -> None:
+    """T5's gelu as one operation: transformers writes the same formula as eight, which training feels."""
+    slow = import_module("transformers.activations").NewGELUActivation
+    for module in list(model.modules()):
+        if isinstance(getattr(module, "act", None), slow):
+            module.act = nn.GELU(approximate="tanh")
 
 
 def _pooled(project: nn.Module, states: Tensor, mask: Tensor) -> Tensor:

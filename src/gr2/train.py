@@ -25,8 +25,8 @@ from gr2.network import Network
 from gr2.objective import Objective
 from gr2.ranks import accelerator, agree, mean_gradients
 
-Encode = Callable[[Network, Tensor, Tensor], Tensor]
-"""Token ids and mask → encoder states."""
+Read = Callable[[Network, Batch], tuple[Tensor, Tensor]]
+"""The encoder's states of a batch's queries and of its texts."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,8 +37,10 @@ class TrainConfig:
     """Optimiser steps. paper: 50,000."""
     learning_rate: float = 1e-3
     """Of fresh parameters. paper: 5e-5 for all."""
-    encoder_rate: float = 0.1
-    """What the learning rate of pretrained parameters is multiplied by; 0 freezes the encoder."""
+    pretrained_rate: float = 0.1
+    """What the learning rate of pretrained parameters is multiplied by."""
+    freeze_encoder: bool = False
+    """Whether the encoder stands still; its states may then be cached."""
     weight_decay: float = 0.01
     """AdamW's. paper: the same."""
     warmup: float = 0.1
@@ -92,7 +94,7 @@ def train(
     folder: Path,
     *,
     resume: bool = False,
-    encode: Encode | None = None,
+    read: Read | None = None,
     judge: Callable[[], float] | None = None,
 ) -> Iterator[Progress]:
     """Train in place, yielding after every logged step; exhaust the iterator to finish.
@@ -104,23 +106,25 @@ def train(
         config: how the weights move.
         folder: for checkpoints and metrics.
         resume: go on from the folder's checkpoint, if it has one.
-        encode: another way to get encoder states (such as a cache).
+        read: another way to get encoder states, such as `FrozenStates`.
         judge: says how good the network is at this moment (more is better), for instance by decoding dev
             queries. It finds the network in eval mode and, once averaging has begun, with the averaged
             weights: what it judges is what would be kept. Rank 0 alone is asked.
     """
-    machine = accelerator()
+    machine, read = accelerator(), read or encoded
     _check(config, batches, machine, judged=judge is not None)
     if not resume and newest_checkpoint(folder):
         raise ValueError(f"{folder}: has the checkpoint of another run; resume it or choose another folder")
     torch.use_deterministic_algorithms(True, warn_only=True)
-    optimiser = torch.optim.AdamW(_groups(network, config), weight_decay=config.weight_decay)
+    # A debugging aid that comes with it and writes all new memory twice.
+    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
+    optimiser = torch.optim.AdamW(_groups(network, config), weight_decay=config.weight_decay, fused=True)
     settings = {**asdict(config), "ranks": machine.num_processes}
     state = _begin(network, optimiser, folder, settings, machine)
     clock = _Clock(state.step)
     while not _over(state, config):
         begun = time.monotonic()
-        parts, examples = _gradients(network, objective, batches, state.step, config, encode, machine)
+        parts, examples = _gradients(network, objective, batches, state.step, config, read, machine)
         _move(network, optimiser, state.step, config, machine)
         state.step += 1
         _average(network, state, config)
@@ -205,14 +209,14 @@ def _gradients(
     batches: Batches,
     step: int,
     config: TrainConfig,
-    encode: Encode | None,
+    read: Read,
     machine: Accelerator,
 ) -> tuple[list[dict[str, Tensor]], int]:
     """Leave the mean gradient of a step's batches in the network; the parts of each loss, and examples."""
     rows, examples = [], 0
     for number in range(step * config.accumulate, (step + 1) * config.accumulate):
         batch = batches[number]
-        parts = _loss(network, objective, batch, config, encode)
+        parts = _loss(network, objective, batch, config, read)
         machine.backward(parts["total"] / config.accumulate)
         rows.append({name: value.detach() for name, value in parts.items()})
         examples += len(batch.docids) + len(batch.text_docids)
@@ -221,19 +225,23 @@ def _gradients(
     return rows, examples
 
 
+def encoded(network: Network, batch: Batch) -> tuple[Tensor, Tensor]:
+    """The encoder's states of queries and texts, computed; without gradient if the encoder is frozen."""
+    moves = any(parameter.requires_grad for parameter in network.encoder.parameters())
+    sources = ((batch.queries, batch.query_mask), (batch.texts, batch.text_mask))
+    with nullcontext() if moves else torch.no_grad():
+        states, texts = (
+            network.encode(ids, mask) if len(ids) else torch.zeros(0, 0, 1) for ids, mask in sources
+        )
+    return states, texts
+
+
 def _loss(
-    network: Network, objective: Objective, batch: Batch, config: TrainConfig, encode: Encode | None
+    network: Network, objective: Objective, batch: Batch, config: TrainConfig, read: Read
 ) -> dict[str, Tensor]:
-    read = encode or Network.encode
-    frozen = torch.no_grad() if config.encoder_rate == 0 and encode is None else nullcontext()
     # Not Accelerate's autocast: that one is the same for all runs of a process.
     with torch.autocast("cpu", torch.bfloat16, enabled=config.bf16):
-        with frozen:
-            states = (
-                read(network, batch.queries, batch.query_mask) if len(batch.queries) else torch.zeros(0, 0, 1)
-            )
-            texts = read(network, batch.texts, batch.text_mask) if len(batch.texts) else torch.zeros(0, 0, 1)
-        return objective(network, batch, states, texts)
+        return objective(network, batch, *read(network, batch))
 
 
 def _move(
@@ -306,15 +314,22 @@ def _report(
 
 
 def _groups(network: Network, config: TrainConfig) -> list[dict[str, Any]]:
-    """Pretrained parameters move slowly or not at all, fresh ones at the full rate."""
+    """Pretrained parameters and the node prior's vectors, made by them, move slowly; fresh ones do not.
+
+    The encoder's word embeddings never move: they are half of a small encoder, and a collection has few of
+    the words.
+    """
+    network.encoder.requires_grad_(not config.freeze_encoder)
+    network.encoder.get_input_embeddings().requires_grad_(False)
     pretrained = set(network.encoder.parameters())
+    if network.prior is not None:
+        pretrained.add(network.prior.vectors)
     if network.family != "encoder":
         pretrained |= set(network.decoder.parameters()) | set(network.head.parameters())
-    if config.encoder_rate == 0:
-        network.encoder.requires_grad_(False)
-    slow = [p for p in network.parameters() if p in pretrained and p.requires_grad]
-    fast = [p for p in network.parameters() if p not in pretrained]
-    rates = [(fast, config.learning_rate), (slow, config.learning_rate * config.encoder_rate)]
+    moving = [parameter for parameter in network.parameters() if parameter.requires_grad]
+    slow = [parameter for parameter in moving if parameter in pretrained]
+    fast = [parameter for parameter in moving if parameter not in pretrained]
+    rates = [(fast, config.learning_rate), (slow, config.learning_rate * config.pretrained_rate)]
     return [{"params": params, "lr": rate, "full_rate": rate} for params, rate in rates if params]
 
 

@@ -9,7 +9,7 @@ from tyro.extras import SubcommandApp
 
 from gr2.cli.app import Folder, Name, app, first, open_named, progress, write_run
 
-Recipe = Literal["gr2-s", "-lambda", "-Max", "MLE", "CE", "LR"]
+Recipe = Literal["gr2-s", "-RF", "-lambda", "-Max", "MLE", "CE", "LR"]
 Query = Annotated[Positional[str], arg(metavar="QUERY")]
 Docno = Annotated[Positional[str], arg(metavar="DOCNO")]
 
@@ -68,13 +68,20 @@ def train(
     backbone: str,
     out: Path,
     recipe: Recipe = "gr2-s",
-    steps: int = 2000,
+    steps: int = 1000,
+    frozen_steps: int = 0,
+    self_negative_steps: int = 0,
     learning_rate: float = 1e-3,
-    encoder_rate: float = 0.1,
+    pretrained_rate: float = 0.05,
     normaliser: Literal["vocabulary", "trie"] = "trie",
+    prior: float = 1.0,
     queries: int = 16,
-    texts: int = 44,
+    texts: int = 16,
     per_grade: int = 2,
+    accumulate: int = 1,
+    average: float = 0.0,
+    dev: str = "",
+    patience: int = 0,
     seed: int = 0,
     resume: bool = False,
 ) -> None:
@@ -85,36 +92,59 @@ def train(
     Args:
         name: The collection: a folder, `pydocs`, `ir:ID`. Its split `train` is learned from.
         docids: What `gr2 docids build` wrote for this collection.
-        backbone: Folder or hub name of a T5 or encoder checkpoint.
+        backbone: Folder or hub name of a T5, BART or encoder checkpoint.
         out: The folder to write; the run's checkpoints and metrics.jsonl are beside it, in OUT.training.
-        recipe: The paper's variant: full, without λ, without the constraint, MLE alone, CE or LambdaRank.
-        steps: Optimiser steps.
+        recipe: The paper's variant: full, on plain pseudo-query docids, without λ, without the constraint,
+            MLE alone, CE or LambdaRank.
+        steps: Optimiser steps with all weights moving.
+        frozen_steps: Steps before them with the encoder frozen and its states cached: many times faster.
+        self_negative_steps: Steps after them in which docids the model wrote wrongly are extra negatives.
         learning_rate: Of fresh parameters.
-        encoder_rate: What it is multiplied by for pretrained ones; 0 freezes the encoder.
+        pretrained_rate: What it is multiplied by for pretrained ones.
         normaliser: Probabilities over a node's children (trie) or over all docid tokens (the paper's).
+        prior: Vectors of the node prior for each document; 0: none, as in the paper (trie normaliser only).
         queries: Queries of a batch.
         texts: Document texts of a batch.
         per_grade: Docids of each grade that a query brings at a time.
+        accumulate: Batches of a step.
+        average: Share of the steps, at the end, whose weights are averaged.
+        dev: Split by whose nDCG@20 the best weights are chosen, every 100 steps; empty: the last ones.
+        patience: Judgements on dev without a gain after which training stops; 0: never.
         seed: The same seed gives the same weights.
         resume: Go on after an interruption.
     """
+    from gr2.docids import Docids
     from gr2.learn import Plan, learn
 
-    data = open_named(name, show=first())
+    data, known = open_named(name, show=first()), Docids.load(docids)
+    if recipe == "-RF" and known.about.get("scheme") != "query":
+        raise ValueError(
+            f"-RF is GR² on pseudo-query docids, but {docids} has the scheme {known.about.get('scheme')}"
+        )
     plan = Plan(
-        recipe="gr2" if recipe == "gr2-s" else recipe,
+        recipe="gr2" if recipe in ("gr2-s", "-RF") else recipe,
         steps=steps,
+        frozen_steps=frozen_steps,
+        self_negative_steps=self_negative_steps,
         learning_rate=learning_rate,
-        encoder_rate=encoder_rate,
+        pretrained_rate=pretrained_rate,
         normaliser=normaliser,
+        prior=prior if normaliser == "trie" else 0.0,
         queries=queries,
         texts=texts,
         per_grade=per_grade,
+        accumulate=accumulate,
+        average=average,
+        dev=dev,
+        patience=patience,
         seed=seed,
     )
-    model = learn(data, docids, backbone, out, plan, resume=resume, progress=progress())
+    model = learn(data, known, backbone, out, plan, resume=resume, progress=progress())
     if first():
-        print(f"{recipe}: {len(model.docids):,} docids learned in {steps:,} steps, written to {out}")
+        total = steps + frozen_steps + self_negative_steps
+        print(f"{recipe}: {len(model.docids):,} docids learned in {total:,} steps, written to {out}")
+        if model.network.prior is not None:
+            print(f"its node prior takes {model.network.prior.nbytes / 1e6:.1f} MB")
 
 
 @app.command
