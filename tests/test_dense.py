@@ -181,10 +181,12 @@ def written_out(query: str, document: Document, encoder: Encoder, config: DenseC
     def vector(text: str) -> np.ndarray:
         return encoder.encode([text], longest=config.longest)[0]
 
-    parts = pieces(document.contents, config.words, config.pieces)
-    best = max(float(vector(query) @ vector(part)) for part in parts)
-    lead = float(vector(query) @ vector(document.contents))
-    return config.mix * lead + (1 - config.mix) * best
+    parts = [
+        vector(f"{document.title} {part}") for part in pieces(document.text, config.words, config.pieces)
+    ]
+    mean = np.mean([vector(f"{document.title} {document.text}"), *parts], axis=0)
+    best = max(float(vector(query) @ part) for part in parts)
+    return config.mix * float(vector(query) @ mean) / float(np.linalg.norm(mean)) + (1 - config.mix) * best
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,8 @@
 """Dense retrieval without training: a corpus and a pretrained encoder → vectors → a run.
 
-The control for whatever is trained on top of such an encoder: what it could do before. A document is found by
-two things, one vector of its title and leading text (the encoder's masked mean) and its best piece (MaxP).
-This file knows no judgements, and nothing of how a text becomes a vector.
+The control for whatever is trained on top of such an encoder: what it could do before. A document is encoded
+as its leading text and as pieces, each under its title; it is found by the mean of all these vectors and by
+its best piece (MaxP). This file knows no judgements, and nothing of how a text becomes a vector.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,11 +24,11 @@ class DenseConfig:
     """How a document becomes vectors and a score; printed with every result."""
 
     words: int = 32
-    """Words of a piece."""
+    """Words of a piece, the title before it not counted."""
     pieces: int = 8
     """At most so many pieces of a document, spread evenly over it."""
     mix: float = 0.5
-    """The share of the leading text's vector in a score; the rest is the best piece's."""
+    """The share of the document's mean vector in a score; the rest is the best piece's."""
     longest: int = 128
     """Tokens at which any text is cut, so how far the leading text goes."""
 
@@ -52,7 +52,7 @@ class Dense:
         config: DenseConfig,
         encoder: Encoder,
         docnos: Sequence[str],
-        leads: Vectors,
+        means: Vectors,
         parts: Vectors,
         starts: NDArray[np.int64],
     ) -> None:
@@ -62,12 +62,12 @@ class Dense:
             config: how it was made.
             encoder: what it was made with.
             docnos: the documents in descending order: a stable sort by score then obeys our tie rule.
-            leads: the vector of each document's leading text [N, W].
+            means: the mean vector of each document, of unit length [N, W].
             parts: the vectors of all pieces [P, W], document by document.
             starts: the first piece of each document, and P [N + 1].
         """
         self.config, self.encoder, self.docnos = config, encoder, docnos
-        self.leads, self.parts, self.starts = leads, parts, starts
+        self.means, self.parts, self.starts = means, parts, starts
 
     @classmethod
     def index(
@@ -80,27 +80,28 @@ class Dense:
     ) -> "Dense":
         """Encode title and text of each document; one without a word is left out: nothing could find it."""
         config = config or DenseConfig()
-        found: dict[str, tuple[str, list[str]]] = {}
-        for document in documents:
-            for lead in pieces(document.contents, config.longest, 1):
-                found[document.docno] = lead, pieces(document.contents, config.words, config.pieces)
+        found = {
+            document.docno: _texts(document, config) for document in documents if document.contents.split()
+        }
         if not found:
             raise ValueError("dense search needs at least one document with a word in it")
         docnos = sorted(found, reverse=True)
-        parts = [found[docno][1] for docno in docnos]
-        texts = [found[docno][0] for docno in docnos] + [part for each in parts for part in each]
+        texts = [found[docno][0] for docno in docnos] + [part for docno in docnos for part in found[docno][1]]
         vectors = encoder.encode(texts, longest=config.longest, progress=progress)
-        starts = np.cumsum([0, *map(len, parts)])
-        return cls(config, encoder, docnos, vectors[: len(docnos)], vectors[len(docnos) :], starts)
+        leads, parts = vectors[: len(docnos)], vectors[len(docnos) :]
+        starts = np.cumsum([0, *(len(found[docno][1]) for docno in docnos)])
+        means = leads + np.add.reduceat(parts, starts[:-1], axis=0)
+        means /= np.maximum(np.linalg.norm(means, axis=1, keepdims=True), 1e-12)
+        return cls(config, encoder, docnos, means, parts, starts)
 
     @property
     def nbytes(self) -> int:
         """What the vectors take, in bytes."""
-        return self.leads.nbytes + self.parts.nbytes
+        return self.means.nbytes + self.parts.nbytes
 
     def __str__(self) -> str:
         """As it stands beside a result: every setting, and what it costs."""
-        count = len(self.leads) + len(self.parts)
+        count = len(self.means) + len(self.parts)
         return f"dense {self.encoder.name} {self.config} ({count:,} vectors, {self.nbytes / 1e6:,.1f} MB)"
 
     def search(
@@ -128,7 +129,7 @@ class Dense:
             first, last = self.starts[a], self.starts[b]
             each = queries @ self.parts[first:last].T
             best = np.maximum.reduceat(each, self.starts[a:b] - first, axis=1)
-            scores[:, a:b] = self.config.mix * (queries @ self.leads[a:b].T) + (1 - self.config.mix) * best
+            scores[:, a:b] = self.config.mix * (queries @ self.means[a:b].T) + (1 - self.config.mix) * best
         return scores.round(DECIMALS)
 
     def _best(self, scores: Vectors, k: int) -> Ranking:
@@ -137,3 +138,10 @@ class Dense:
             found = np.flatnonzero(scores >= np.partition(scores, -k)[-k])
         best = found[np.argsort(-scores[found], kind="stable")][:k]
         return tuple((self.docnos[i], float(scores[i])) for i in best)
+
+
+def _texts(document: Document, config: DenseConfig) -> tuple[str, list[str]]:
+    """The leading text of a document, and its pieces: each has the title before it, and there is one at least."""
+    lead = " ".join(document.contents.split()[: config.longest])
+    parts = pieces(document.text, config.words, config.pieces) or [""]
+    return lead, [" ".join([*document.title.split(), part]).strip() for part in parts]
