@@ -88,7 +88,7 @@ class Dense:
         docnos = sorted(found, reverse=True)
         texts = [found[docno][0] for docno in docnos] + [part for docno in docnos for part in found[docno][1]]
         vectors = encoder.encode(texts, longest=config.longest, progress=progress)
-        leads, parts = vectors[: len(docnos)], vectors[len(docnos) :]
+        leads, parts = vectors[: len(docnos)], vectors[len(docnos) :].copy()  # a view would keep the leads
         starts = np.cumsum([0, *(len(found[docno][1]) for docno in docnos)])
         means = leads + np.add.reduceat(parts, starts[:-1], axis=0)
         means /= np.maximum(np.linalg.norm(means, axis=1, keepdims=True), 1e-12)
@@ -141,7 +141,7 @@ class Dense:
 
 
 def _texts(document: Document, config: DenseConfig) -> tuple[str, list[str]]:
-    """The leading text of a document, and its pieces: each has the title before it, and there is one at least."""
+    """The leading text of a document, and its pieces, one at least; the title stands before each."""
     lead = " ".join(document.contents.split()[: config.longest])
     parts = pieces(document.text, config.words, config.pieces) or [""]
     return lead, [" ".join([*document.title.split(), part]).strip() for part in parts]
