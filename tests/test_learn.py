@@ -173,6 +173,21 @@ def test_a_docid_is_read_only_as_far_as_it_has_probability(backbone, normaliser)
         assert likelihood[0].item() == pytest.approx(whole[row].item(), abs=1e-4)
 
 
+@pytest.mark.parametrize("mode", ["beam", "exact"])
+def test_the_second_score_is_likelihood_plus_weighted_similarity(backbone, mode):
+    from gr2.geometry import score
+
+    data, model, *_ = tiny.prepared(backbone)
+    forced = TeacherForcing(model.tokens, model.trie, "trie")
+    query = data.queries["q03"]
+    near, likely = score(model, forced, query, list(model.docids.docnos))
+    both = {d: p + 5.0 * s for d, s, p in zip(model.docids.docnos, near, likely, strict=True)}
+    found = model.search(query, 50, beams=50, mode=mode, weight=5.0)
+    assert [r.docno for r in found] == sorted(both, key=lambda docno: -both[docno])
+    assert [r.score for r in found] == pytest.approx(sorted(both.values(), reverse=True), abs=1e-3)
+    assert len(model.search(query, 3, mode=mode, weight=5.0)) == 3
+
+
 def test_agreement_with_grades_is_kendall_s_tau(backbone, monkeypatch):
     import gr2.geometry
 

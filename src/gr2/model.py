@@ -7,7 +7,7 @@ alone. This file knows no training.
 import json
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
@@ -102,7 +102,8 @@ class GR2:
     def search(self, queries: str | Mapping[str, str], k: int = 10, **options: Any) -> Any:
         """The k best documents of a query (a list of results), or of many (a run).
 
-        Options: `beams` (default 20 or k), `batch` (16), `mode` ("beam" or "exact"), `name`.
+        Options: `beams` (default 20 or k), `batch` (16), `mode` ("beam" or "exact"), `name`, and `weight`
+        (0): what is found is ranked by log P + weight · sim(f_q, f_id).
         """
         if isinstance(queries, str):
             found = self._results({"q": queries}, k, **options)
@@ -120,6 +121,7 @@ class GR2:
         beams: int = 20,
         batch: int = 16,
         mode: Literal["beam", "exact"] = "beam",
+        weight: float = 0.0,
     ) -> dict[str, list[Result]]:
         if k < 1:
             raise ValueError(f"expected k of at least 1, found {k}")
@@ -132,11 +134,26 @@ class GR2:
             part = qids[start : start + batch]
             states, mask = self._encode([queries[qid] for qid in part])
             prior = self.network.prior(states, mask) if self.network.prior is not None else None
-            how: dict[str, Any] = {"k": k, "normaliser": self.config.normaliser, "prior": prior}
+            wanted = max(beams, k) if weight else k
+            how: dict[str, Any] = {"k": wanted, "normaliser": self.config.normaliser, "prior": prior}
             how |= {"beams": max(beams, k)} if mode == "beam" else {}
+            how |= {"project": self.network.project_docid} if weight else {}
             ranked = (beam if mode == "beam" else exact)(decoder, self.trie, states, mask, **how)
-            found |= dict(zip(part, self._named(ranked), strict=True))
+            rows = self._named(self._reweighted(ranked, states, mask, weight))
+            found |= {qid: row[:k] for qid, row in zip(part, rows, strict=True)}
         return found
+
+    def _reweighted(self, ranked: Ranked, states: Tensor, mask: Tensor, weight: float) -> Ranked:
+        """Each query's docids by log P + weight · sim(f_q, f_id) (cosine)."""
+        if ranked.vectors is None:
+            return ranked
+        counts = np.diff(ranked.offsets)
+        owner = np.repeat(np.arange(len(counts)), counts)
+        f_q = self.network.represent_query(states, mask)[torch.from_numpy(owner)]
+        near = torch.cosine_similarity(f_q, ranked.vectors, dim=1).numpy()
+        scores = (ranked.scores + weight * near).astype(np.float32)
+        order = np.lexsort((ranked.docids, -scores, owner))
+        return replace(ranked, docids=ranked.docids[order], scores=scores[order], vectors=None)
 
     def _encode(self, texts: Sequence[str]) -> tuple[Tensor, Tensor]:
         ids, mask = padded(self.read(texts))

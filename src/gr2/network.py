@@ -220,6 +220,10 @@ class Network(nn.Module):
         """f_id = ξ of the decoder's states [N, T, W] where `mask` is set: not start, not padding."""
         return _pooled(self.xi_docid, hidden, mask)
 
+    def project_docid(self, states: Tensor) -> Tensor:
+        """ξ of single decoder states [N, W] → [N, H]; their mean over a docid's tokens is f_id."""
+        return torch.relu(self.xi_docid(states))
+
     def decoder_for_search(self, precision: Literal["fp32", "int8"] = "fp32") -> Any:
         """The decoder in the form that `gr2.decode` searches with."""
         from gr2.decode import bart_decoder, t5_decoder

@@ -158,6 +158,7 @@ def search(
     k: int = 10,
     beams: int = 20,
     mode: Literal["beam", "exact"] = "beam",
+    weight: float = 0.0,
 ) -> None:
     """Search with a trained model: one query, or a file of them.
 
@@ -169,16 +170,17 @@ def search(
         k: How many documents to return for each query.
         beams: Prefixes that go on at each step.
         mode: beam, or exact: best-first search that proves its result where it can.
+        weight: Of the similarity sim(f_q, f_id) beside log P; 0 ranks by log P alone.
     """
     from gr2.formats.folder import read_query_file
     from gr2.model import GR2
 
     if bool(query) == bool(topics) or bool(topics) != bool(output):
         raise ValueError("give either a query, or --topics FILE with --output RUN")
-    model = GR2.from_pretrained(folder)
+    model, options = GR2.from_pretrained(folder), {"beams": beams, "mode": mode, "weight": weight}
     if topics and output:
-        run = model.search(read_query_file(topics), k, beams=beams, mode=mode, name=folder.name)
+        run = model.search(read_query_file(topics), k, **options, name=folder.name)
         write_run(run, output, str(folder))
         return
-    for rank, result in enumerate(model.search(query, k, beams=beams, mode=mode), start=1):
+    for rank, result in enumerate(model.search(query, k, **options), start=1):
         print(f"{rank:2}  {result.score:8.3f}  {result.docno}  ({result.docid})")
