@@ -28,6 +28,7 @@ from gr2.experiment import Trial, gather, sweep
 from gr2.formats import open_collection
 from gr2.info import headline
 from gr2.leaks import memory, seen_and_unseen
+from gr2.learn import Plan
 from gr2.measures import Evaluation
 from gr2.runs import Run
 from gr2.store import write_json
@@ -38,20 +39,25 @@ MEASURES = ("nDCG@5", "nDCG@20", "P@20", "ERR@20", "Hits@1", "Hits@10")
 TESTED = ("nDCG@5", "nDCG@20", "ERR@20")
 SETTINGS = (BM25Config(k1=0.9, b=0.4), BM25Config(k1=1.5, b=0.75))
 PLAN: Mapping[str, Any] = {
-    "texts": 8,
+    "texts": 4,
     "smoothing": 0.0,
     "pretrained_rate": 0.1,
     "average": 0.3,
     "augment": {"paragraphs": 0, "sentences": 0, "entities": 0, "pieces": 8},
 }
 """What differs from the defaults; chosen on nfcorpus' dev split."""
+EPOCHS = 10
+"""Of the training queries at most: where they are few, more steps would only repeat them."""
 
 
 def trials(options: argparse.Namespace) -> Iterator[Trial]:
     """Seed by seed, so that an unfinished sweep has whole comparisons; folds count as seeds."""
     for seed in range(options.seeds):
         for path in options.collections:
-            folds = len(open_collection(path).folds)
+            collection = open_collection(path)
+            folds = len(collection.folds)
+            queries = len((collection.fold(0) if folds else collection).split("train"))
+            steps = min(options.steps, EPOCHS * -(-queries // Plan.queries))
             if seed and folds and not options.all_seeds:
                 continue  # five folds are five trainings already
             for system in options.systems:
@@ -61,7 +67,7 @@ def trials(options: argparse.Namespace) -> Iterator[Trial]:
                         collection=path,
                         backbone=options.backbone,
                         words=options.words,
-                        plan={**PLAN, "recipe": SYSTEMS[system], "steps": options.steps, "seed": seed},
+                        plan={**PLAN, "recipe": SYSTEMS[system], "steps": steps, "seed": seed},
                         fold=fold,
                     )
 
@@ -145,7 +151,7 @@ def main() -> None:
     parser.add_argument("--backbone", required=True, help="folder or hub name of a checkpoint")
     parser.add_argument("--out", type=Path, required=True, help="where trials are kept")
     parser.add_argument("--systems", nargs="+", choices=SYSTEMS, default=list(SYSTEMS))
-    parser.add_argument("--steps", type=int, default=400, help="of each training (400)")
+    parser.add_argument("--steps", type=int, default=300, help="of each training at most (300)")
     parser.add_argument("--words", type=int, default=6, help="of a docid (6)")
     parser.add_argument("--seeds", type=int, default=3, help="(3)")
     parser.add_argument("--all-seeds", action="store_true", help="repeat the folds for every seed as well")

@@ -6,12 +6,12 @@ import random
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
 
-from gr2.embed import Encoder, document_vectors
+from gr2.baselines.dense import Dense
+from gr2.embed import Encoder
 from gr2.examples import examples_of
 from gr2.experiment import Trial, gather, mean_of, sweep
 from gr2.forcing import TeacherForcing
@@ -129,8 +129,7 @@ def test_an_untrained_model_with_a_prior_ranks_as_its_encoder(backbone, tmp_path
     with torch.no_grad():
         model.network.head.weight.zero_()
     encoder = Encoder.load(backbone)
-    vectors = document_vectors(data.documents, encoder)
-    rows = np.stack([vectors[docno] for docno in docids.docnos])
+    rows = Dense.index(data.documents, encoder).vectors(docids.docnos)
     queries = encoder.encode(list(data.queries.values()))
     expected = [docids.docnos[i] for i in (queries @ rows.T).argmax(1)]
     run = model.search(data.queries, 50, beams=50)

@@ -21,9 +21,10 @@ from gr2.examples import examples_of
 from gr2.formats import write_folder
 from gr2.measures import evaluate
 from gr2.model import GR2, GR2Config
-from gr2.network import Network, NetworkConfig
+from gr2.network import END, Network, NetworkConfig
 from gr2.objective import RECIPES, Objective, recipe
 from gr2.train import TrainConfig, newest_checkpoint, train
+from gr2.trie import Trie
 
 WORDS = [a + b for a in "ba be bi bo bu da de di do du".split() for b in "ka ke ki ko ku".split()]
 TINY = NetworkConfig(decoder_layers=1, decoder_heads=2, decoder_feed_forward=32, representation=16)
@@ -330,3 +331,30 @@ def test_from_a_folder_to_answers_on_the_command_line(gr2, backbone, tmp_path):
     ):
         with pytest.raises(SystemExit, match=why):
             gr2(*refused)
+
+
+@pytest.mark.parametrize("normaliser", ["vocabulary", "trie"])
+@pytest.mark.parametrize("name", ["gr2", "MLE"])
+def test_decoding_in_groups_and_to_the_last_branch_leaves_loss_and_gradients_alone(
+    backbone, monkeypatch, name, normaliser
+):
+    data, model, _, batches, _ = prepared(backbone, name, normaliser)
+    tokens = [row + row[: index % 4] for index, row in enumerate(model.tokens)]  # of unequal length
+    trie = Trie.from_sequences(tokens, end=END)
+    objective = Objective(tokens, trie, data.grades, recipe(name, normaliser=normaliser))
+    network, batch = model.network, batches[0]
+
+    def measured():
+        network.zero_grad()
+        states = network.encode(batch.queries, batch.query_mask)
+        parts = objective(network, batch, states, network.encode(batch.texts, batch.text_mask))
+        parts["total"].backward()
+        return parts, [p.grad.clone() for p in network.parameters() if p.grad is not None]
+
+    monkeypatch.setattr("gr2.forcing.PASS", 0)
+    parts, gradients = measured()
+    monkeypatch.setattr("gr2.forcing._alike", lambda steps: [torch.arange(len(steps))])
+    objective.forced.needed = objective.forced.lengths
+    whole, wanted = measured()
+    torch.testing.assert_close(parts, whole, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(gradients, wanted, rtol=1e-3, atol=1e-5)

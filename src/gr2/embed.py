@@ -1,10 +1,10 @@
 """Texts → unit vectors, by any pretrained encoder checkpoint: the masked mean of its last hidden states.
 
-An encoder-decoder is read by its encoder half. Nothing is trained here, and this file knows no queries and no
-docids.
+An encoder-decoder is read by its encoder half. Nothing is trained here, and this file knows no documents, no
+queries and no docids.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -14,9 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch.nn.functional import normalize
 
-from gr2.augment import pieces
 from gr2.batches import padded
-from gr2.data import Document
 
 Vectors = NDArray[np.float32]
 T5_LIKE = {"t5", "mt5", "umt5"}
@@ -97,38 +95,3 @@ class Encoder:
         states = torch.where(mask.unsqueeze(-1) > 0, states, 0.0)
         means: Vectors = normalize(states.sum(1) / mask.sum(1, keepdim=True).clamp_min(1), dim=1).numpy()
         return means
-
-
-def document_vectors(
-    documents: Iterable[Document],
-    encoder: Encoder,
-    *,
-    words: int = 32,
-    most: int = 8,
-    longest: int = 128,
-    progress: bool = False,
-) -> dict[str, Vectors]:
-    """One unit vector for each document: the mean of its leading text's and of its pieces' mean.
-
-    Args:
-        documents: those to encode.
-        encoder: how a text becomes a vector.
-        words: of a piece.
-        most: pieces of a document at most, spread evenly over it.
-        longest: tokens of the leading text.
-        progress: whether to show a bar.
-    """
-    leads: dict[str, str] = {}
-    parts: dict[str, list[str]] = {}
-    for document in documents:
-        contents = document.contents or document.docno
-        leads[document.docno] = " ".join(contents.split()[:longest])
-        parts[document.docno] = pieces(contents, words, most)
-    texts = [*leads.values(), *(part for row in parts.values() for part in row)]
-    vectors = encoder.encode(texts, longest=longest, progress=progress)
-    found, at = {}, len(leads)
-    for lead, (docno, row) in zip(vectors, parts.items(), strict=False):
-        both = lead + vectors[at : at + len(row)].mean(0)
-        found[docno] = both / max(float(np.linalg.norm(both)), 1e-9)
-        at += len(row)
-    return found

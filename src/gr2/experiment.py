@@ -130,16 +130,15 @@ def kept_vectors(collection: Collection, backbone: str, docnos: Sequence[str], o
     """The documents' vectors, made once for all trials on a collection; their cost is kept with them."""
     from safetensors.numpy import load_file, save_file
 
-    from gr2.embed import Encoder, document_vectors
+    from gr2.baselines.dense import Dense
+    from gr2.embed import Encoder
 
     folder = out / f"vectors.{Path(backbone).name}.{collection.fingerprint[:12]}"
     if not folder.exists():
         begun = time.process_time()
-        made = document_vectors(collection.documents, Encoder.load(backbone))
+        dense = Dense.index(collection.documents, Encoder.load(backbone))
         with atomic_folder(folder) as temporary:
-            save_file(
-                {"vectors": np.stack([made[docno] for docno in docnos])}, temporary / "vectors.safetensors"
-            )
+            save_file({"vectors": dense.vectors(docnos)}, temporary / "vectors.safetensors")
             write_json(temporary / "cost.json", {"cpu_seconds": time.process_time() - begun})
     return load_file(folder / "vectors.safetensors")["vectors"]
 

@@ -18,8 +18,8 @@ from gr2.decode import NodePrior, Normaliser
 from gr2.network import END, START, Network
 from gr2.trie import Trie
 
-STRIDE = 4
-"""Docids whose lengths round up to the same multiple are decoded together: padding costs like tokens."""
+PASS = 128
+"""What one more pass through the decoder costs, in tokens: it has to save as much padding (measured)."""
 
 
 class TeacherForcing:
@@ -72,9 +72,7 @@ class TeacherForcing:
         """
         prior = network.prior(states, mask) if network.prior is not None else None
         steps = (self.lengths if represent else self.needed)[docids]
-        size = (steps - 1) // STRIDE
-        groups = [torch.nonzero(size == each)[:, 0] for each in sorted(set(size.tolist()))]
-        found = []
+        groups, found = _alike(steps), []
         for rows in groups:
             of, longest = owner[rows], int(steps[rows].max())
             hidden = network.decode(states[of], mask[of], self.reads[docids[rows], :longest])
@@ -115,6 +113,17 @@ class TeacherForcing:
             smoothing=self.smoothing,
         )
         return steps.new_zeros(len(docids)).index_add(0, row, steps)
+
+
+def _alike(steps: Tensor) -> list[Tensor]:
+    """Rows in groups of like length, longest first: cut where it saves more padding than a pass costs."""
+    order = steps.argsort(descending=True, stable=True)
+    lengths = steps[order].tolist()
+    starts = [0]
+    for place, length in enumerate(lengths):
+        if (len(lengths) - place) * (lengths[starts[-1]] - length) > PASS:
+            starts.append(place)
+    return [order[a:b] for a, b in zip(starts, [*starts[1:], len(lengths)], strict=True)]
 
 
 def _nodes(trie: Trie, tokens: Sequence[Sequence[int]], longest: int) -> Tensor:

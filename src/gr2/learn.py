@@ -10,15 +10,15 @@ from dataclasses import asdict, dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 
-import numpy as np
 from safetensors.numpy import load_file, save_file
 
 from gr2.augment import AugmentConfig
+from gr2.baselines.dense import Dense
 from gr2.batches import BatchConfig, Batches, Examples
 from gr2.data import Collection
 from gr2.decode import Normaliser
 from gr2.docids import Docids
-from gr2.embed import Encoder, Vectors, document_vectors
+from gr2.embed import Encoder, Vectors
 from gr2.examples import examples_of
 from gr2.frozen import FrozenStates
 from gr2.measures import Convention, evaluate
@@ -194,11 +194,9 @@ def _kept_vectors(
     """The documents' vectors, made once for a run and its resumptions."""
     path = folder / "vectors.safetensors"
     if not path.exists():
-        made = document_vectors(collection.documents, Encoder.load(backbone), progress=show)
-        folder.mkdir(parents=True, exist_ok=True)
-        rows = np.stack([made[docno] for docno in docids.docnos])
+        dense = Dense.index(collection.documents, Encoder.load(backbone), progress=show)
         with atomic_file(path) as temporary:
-            save_file({"vectors": rows}, temporary)
+            save_file({"vectors": dense.vectors(docids.docnos)}, temporary)
     return load_file(path)["vectors"]
 
 

@@ -104,6 +104,12 @@ class Dense:
         count = len(self.means) + len(self.parts)
         return f"dense {self.encoder.name} {self.config} ({count:,} vectors, {self.nbytes / 1e6:,.1f} MB)"
 
+    def vectors(self, docnos: Sequence[str]) -> Vectors:
+        """The mean vectors of these documents [N, W]; zeros for one that was left out."""
+        place = {docno: row for row, docno in enumerate(self.docnos)}
+        none = np.zeros(self.means.shape[1], np.float32)
+        return np.stack([self.means[place[docno]] if docno in place else none for docno in docnos])
+
     def search(
         self, queries: Mapping[str, str], k: int = 1000, *, name: str = "dense", progress: bool = False
     ) -> Run:
