@@ -244,3 +244,39 @@ def test_seeds_are_averaged_by_query_and_folds_put_together():
     folds = [Run({qid: runs[0].rankings[qid] for qid in part}, "x") for part in (qids[:4], qids[4:])]
     (joined,) = gather(data, [("x", 0, fold) for fold in folds], ["Hits@1"])
     assert joined.means["Hits@1"] == 1.0
+
+
+def test_pseudo_queries_and_own_entities_stand_for_documents(gr2, backbone, tmp_path):
+    data, model, *_ = tiny.prepared(backbone)
+    plain = examples_of(data, model.docids, model.read)
+    more = examples_of(
+        data,
+        model.docids,
+        model.read,
+        entities=lambda document: ["bube buke"],
+        pseudo_queries={"d03": ["duku duke", "bako"]},
+    )
+    of = [text for text, owner in zip(more.texts, more.text_docids, strict=True) if owner == 3]
+    wanted = model.read(["duku duke", "bako", "bube buke"])
+    assert [of[0], of[1]] == wanted[:2] and wanted[2] in of and len(more.texts) > len(plain.texts)
+    with pytest.raises(ValueError, match="'nobody'"):
+        examples_of(data, model.docids, model.read, pseudo_queries={"nobody": ["a"]})
+    folder, made = tmp_path / "data", tmp_path / "made.tsv"
+    write_folder(data, folder)
+    gr2("docids", "build", folder, "--backbone", backbone, "--out", tmp_path / "docids")
+    options = (
+        "--docids",
+        tmp_path / "docids",
+        "--backbone",
+        backbone,
+        "--steps",
+        1,
+        "--pseudo-queries",
+        made,
+    )
+    made.write_text("d01\tbaka\nd01 beke\n")
+    with pytest.raises(SystemExit, match=r"made\.tsv.*2.*a tab"):
+        gr2("train", folder, *options, "--out", tmp_path / "m")
+    made.write_text("d01\tbaka\nd01\tbeke\n")
+    assert "node prior takes" in gr2("train", folder, *options, "--out", tmp_path / "m")
+    assert (tmp_path / "m" / "trie" / "manifest.json").exists()

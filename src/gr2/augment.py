@@ -1,14 +1,15 @@
 """A document → the short texts that stand for queries nobody has asked yet (paper, appendix).
 
-Leading paragraphs, leading sentences, a few entities, and pieces of the whole text; each is trained towards
-the document's docid. Entities are capitalised spans by how rare they are in the corpus; any function can
-take their place. Pure functions: the same document, the same seed, the same texts.
+Generated pseudo-queries where there are some, leading paragraphs, leading sentences, a few entities, and
+pieces of the whole text; each is trained towards the document's docid. Entities are capitalised spans by how
+rare they are in the corpus; any function can take their place. Pure functions: the same document, the same
+seed, the same texts.
 """
 
 import random
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import log
 
@@ -38,9 +39,16 @@ class AugmentConfig:
     """Words at which any text is cut."""
 
 
-def texts_of(document: Document, config: AugmentConfig, entities: Entities, *, seed: int = 0) -> list[str]:
-    """All texts of a document, each once, in a fixed order."""
-    found = [document.title, *paragraphs(document.text)[: config.paragraphs]]
+def texts_of(
+    document: Document,
+    config: AugmentConfig,
+    entities: Entities,
+    *,
+    seed: int = 0,
+    pseudo_queries: Sequence[str] = (),
+) -> list[str]:
+    """All texts of a document, each once, in a fixed order; queries that a model made for it come first."""
+    found = [*pseudo_queries, document.title, *paragraphs(document.text)[: config.paragraphs]]
     found += sentences(document.text)[: config.sentences]
     known = entities(document)
     draw = random.Random(f"{seed} {document.docno}")

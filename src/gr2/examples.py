@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
-from gr2.augment import AugmentConfig, capitalised_entities, texts_of
+from gr2.augment import AugmentConfig, Entities, capitalised_entities, texts_of
 from gr2.batches import Examples
 from gr2.data import Collection
 from gr2.docids import Docids
@@ -18,11 +18,23 @@ def examples_of(
     *,
     split: str = "train",
     augment: AugmentConfig | None = None,
+    entities: Entities | None = None,
+    pseudo_queries: Mapping[str, Sequence[str]] | None = None,
     seed: int = 0,
 ) -> Examples:
     """Training queries with their graded docids, and the texts that stand for each document.
 
     A collection without the split is indexed only, from its documents: the zero-resource setting.
+
+    Args:
+        collection: documents, queries and judgements.
+        docids: of every document of this very collection.
+        read: the model's tokenizer.
+        split: whose judgements are learned.
+        augment: how many texts of each kind stand for a document.
+        entities: a document's entities, such as a tagger finds them; None is capitalised spans by rarity.
+        pseudo_queries: docno → queries that a model made for the document.
+        seed: of the entities that are drawn.
     """
     _same(collection, docids)
     judged_queries = [
@@ -30,11 +42,15 @@ def examples_of(
         for qid, row in collection.qrels.get(split, {}).items()
         if (grades := _by_grade(row, docids))
     ]
-    entities = capitalised_entities(collection.documents)
+    entities = entities or capitalised_entities(collection.documents)
+    made = pseudo_queries or {}
+    if unknown := [docno for docno in made if docno not in docids.index]:
+        raise ValueError(f"pseudo-queries of a document that {collection.name} does not have: {unknown[0]!r}")
     texts: list[str] = []
     owners: list[int] = []
     for document in collection.documents:
-        found = texts_of(document, augment or AugmentConfig(), entities, seed=seed)
+        own = made.get(document.docno, ())
+        found = texts_of(document, augment or AugmentConfig(), entities, seed=seed, pseudo_queries=own)
         texts += found
         owners += [docids.index[document.docno]] * len(found)
     return Examples(

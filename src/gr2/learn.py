@@ -5,7 +5,7 @@ weights moving, and with the model's own mistakes as extra negatives. Started by
 batches of its own, and the first one writes.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import timedelta
 from pathlib import Path
@@ -81,6 +81,7 @@ def learn(
     plan: Plan,
     *,
     vectors: Vectors | None = None,
+    pseudo_queries: Mapping[str, Sequence[str]] | None = None,
     resume: bool = False,
     progress: bool = False,
 ) -> GR2:
@@ -93,6 +94,7 @@ def learn(
         out: the folder to write.
         plan: everything else.
         vectors: [docids, width] for the node prior, where they are at hand; else the backbone makes them.
+        pseudo_queries: docno → queries that a model made for the document; texts like any others.
         resume: go on after an interruption.
         progress: whether to show bars.
     """
@@ -101,7 +103,14 @@ def learn(
     folder = out.with_name(out.name + ".training")
     config = GR2Config(network=NetworkConfig(), normaliser=plan.normaliser)
     model = GR2.fresh(backbone, docids, config, seed=plan.seed)
-    examples = examples_of(collection, docids, model.read, augment=plan.augment, seed=plan.seed)
+    examples = examples_of(
+        collection,
+        docids,
+        model.read,
+        augment=plan.augment,
+        pseudo_queries=pseudo_queries,
+        seed=plan.seed,
+    )
     if plan.prior > 0:
         if vectors is None:
             vectors = _kept_vectors(folder, collection, docids, backbone, show=show)

@@ -182,6 +182,7 @@ class GR2:
             self.network.decoder.config.save_pretrained(temporary / "decoder")
             self.tokenizer.save_pretrained(temporary / "tokenizer")
             self.docids.save(temporary / "docids")
+            self.trie.save(temporary / "trie")
             content = {"format": FORMAT, "family": self.network.family, "config": asdict(self.config)}
             provenance = {**self.provenance, "gr2": version("gr2")}
             write_json(temporary / "config.json", content | {"provenance": provenance})
@@ -225,7 +226,9 @@ class GR2:
             config.network,
         )
         network.load(load_file(folder / "network.safetensors"))
-        return cls(network, tokenizer, docids, config, content["provenance"])
+        model = cls(network, tokenizer, docids, config, content["provenance"])
+        model.trie = Trie.load(folder / "trie")  # else it would be built from the docids on first use
+        return model
 
 
 def alphabet_of(docids: Docids) -> np.ndarray[Any, np.dtype[np.int32]]:

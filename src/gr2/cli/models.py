@@ -80,6 +80,7 @@ def train(
     per_grade: int = 2,
     accumulate: int = 1,
     average: float = 0.0,
+    pseudo_queries: Path | None = None,
     dev: str = "",
     patience: int = 0,
     seed: int = 0,
@@ -108,12 +109,14 @@ def train(
         per_grade: Docids of each grade that a query brings at a time.
         accumulate: Batches of a step.
         average: Share of the steps, at the end, whose weights are averaged.
+        pseudo_queries: A TSV file of `docno query` lines: queries that a model made for documents.
         dev: Split by whose nDCG@20 the best weights are chosen, every 100 steps; empty: the last ones.
         patience: Judgements on dev without a gain after which training stops; 0: never.
         seed: The same seed gives the same weights.
         resume: Go on after an interruption.
     """
     from gr2.docids import Docids
+    from gr2.formats.tables import read_grouped
     from gr2.learn import Plan, learn
 
     data, known = open_named(name, show=first()), Docids.load(docids)
@@ -139,7 +142,8 @@ def train(
         patience=patience,
         seed=seed,
     )
-    model = learn(data, known, backbone, out, plan, resume=resume, progress=progress())
+    made = read_grouped(pseudo_queries) if pseudo_queries else None
+    model = learn(data, known, backbone, out, plan, pseudo_queries=made, resume=resume, progress=progress())
     if first():
         total = steps + frozen_steps + self_negative_steps
         print(f"{recipe}: {len(model.docids):,} docids learned in {total:,} steps, written to {out}")

@@ -70,6 +70,17 @@ def read_queries(
     return queries
 
 
+def read_grouped(path: Path) -> dict[str, list[str]]:
+    """Read `docno<TAB>text` lines (plain or .gz) as docno → texts, in their order."""
+    found: dict[str, list[str]] = {}
+    for number, line in text_lines(path):
+        docno, tab, text = line.partition("\t")
+        if not tab or not is_key(docno) or not text.strip():
+            raise FormatError(path, number, "expected a docno, a tab and a text")
+        found.setdefault(docno, []).append(text.strip())
+    return found
+
+
 def records(path: Path, report: Report = refuse) -> Iterator[tuple[int, Mapping[str, Any]]]:
     """Yield line number and record of a .jsonl or .tsv file (either may be gzipped)."""
     readers = {".jsonl": _json_records, ".tsv": _tsv_records}
