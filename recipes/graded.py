@@ -135,10 +135,14 @@ def _against(evaluations: Sequence[Evaluation], systems: Sequence[str]) -> dict[
     known = [e for e in evaluations if e.name in systems]
     if "MLE" not in [e.name for e in known] or len(known) < 2:
         return {}
-    differences = [d for d in compare(known, baseline="MLE").differences if d.measure in TESTED]
-    rows = [[d.system, d.measure, f"{d.mean:+.4f}", f"{d.t:.3f}", f"{d.t_holm:.3f}"] for d in differences]
-    print(render(["against MLE", "measure", "difference", "p", "p (Holm)"], rows, "markdown"), "\n")
-    return {f"{d.system} {d.measure}": {"mean": d.mean, "p": d.t, "holm": d.t_holm} for d in differences}
+    rows, saved = [], {}
+    for d in compare(known, baseline="MLE").differences:
+        if d.measure in TESTED:
+            name, gain = (d.other, -d.mean) if d.system == "MLE" else (d.system, d.mean)
+            rows.append([name, d.measure, f"{gain:+.4f}", f"{d.t:.3f}", f"{d.t_holm:.3f}"])
+            saved[f"{name} {d.measure}"] = {"mean": gain, "p": d.t, "holm": d.t_holm}
+    print(render(["against MLE", "measure", "gain", "p", "p (Holm)"], rows, "markdown"), "\n")
+    return saved
 
 
 def main() -> None:
