@@ -98,7 +98,8 @@ def agreements(found: Sequence[tuple[Trial, Path]]) -> dict[str, dict[str, float
     for trial, folder in found:
         content = json.loads((folder / "trial.json").read_text(encoding="utf-8"))
         minutes = {"minutes": content["cost"]["cpu_seconds"] / 60, "prior MB": content["prior_bytes"] / 1e6}
-        tau = {f"τ {name}": value for name, value in content["agreement"].items()}
+        known = {n: v for n, v in content["agreement"].items() if not np.isnan(v)}  # none on binary grades
+        tau = {f"τ {name}": value for name, value in known.items()}
         rows[trial.system].append(minutes | tau)
     return {
         system: {name: float(np.nanmean([row[name] for row in each])) for name in each[0]}
