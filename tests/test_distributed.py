@@ -113,6 +113,7 @@ def out(backbone, tmp_path_factory) -> Path:
 def reference(model, objective, examples, sizes, config) -> None:
     """One process, in so many words: the mean of both ranks' losses, MGCC among the docids of both."""
     network, batches = model.network, Batches(examples, sizes)
+    network.encoder.get_input_embeddings().requires_grad_(False)
     optimiser = torch.optim.AdamW(network.parameters(), weight_decay=config.weight_decay)
     for step in range(config.steps):
         pair = [batches[2 * step], batches[2 * step + 1]]
@@ -216,7 +217,7 @@ def test_the_command_line_trains_under_torchrun(gr2, backbone, tmp_path):
     said = finish(launch("-m", "gr2", "train", folder, *options))
     assert said.count("50 docids learned in 5 steps") == said.count("50 documents") == 1
     assert len(GR2.from_pretrained(model).search("baka beke", k=3)) == 3
-    assert newest_checkpoint(tmp_path / "model.training").name.endswith("005")
+    assert newest_checkpoint(tmp_path / "model.training" / "joint").name.endswith("005")
 
 
 if __name__ == "__main__":
