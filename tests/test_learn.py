@@ -278,5 +278,15 @@ def test_pseudo_queries_and_own_entities_stand_for_documents(gr2, backbone, tmp_
     with pytest.raises(SystemExit, match=r"made\.tsv.*2.*a tab"):
         gr2("train", folder, *options, "--out", tmp_path / "m")
     made.write_text("d01\tbaka\nd01\tbeke\n")
-    assert "node prior takes" in gr2("train", folder, *options, "--out", tmp_path / "m")
+    said = gr2("train", folder, *options, "--out", tmp_path / "m")
+    assert "node prior takes" in said and "documents alone" not in said
     assert (tmp_path / "m" / "trie" / "manifest.json").exists()
+
+
+def test_a_collection_without_training_queries_is_learned_from_its_documents(gr2, backbone, tmp_path):
+    folder, data = tmp_path / "data", with_dev()
+    write_folder(replace(data, qrels={"test": data.split("test")}), folder)
+    gr2("docids", "build", folder, "--backbone", backbone, "--out", tmp_path / "docids")
+    options = ("--docids", tmp_path / "docids", "--backbone", backbone, "--out", tmp_path / "m", "--steps", 1)
+    assert "has no split `train`" in gr2("train", folder, *options)
+    assert len(gr2("search", tmp_path / "m", "baka beke", "--k", 2).splitlines()) == 2

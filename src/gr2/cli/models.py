@@ -142,6 +142,8 @@ def train(
         patience=patience,
         seed=seed,
     )
+    if first() and "train" not in data.qrels:
+        print(f"{data.name} has no split `train`: it is learned from its documents alone")
     made = read_grouped(pseudo_queries) if pseudo_queries else None
     model = learn(data, known, backbone, out, plan, pseudo_queries=made, resume=resume, progress=progress())
     if first():
