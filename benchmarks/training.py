@@ -20,7 +20,6 @@ could do, and as many pairs a step. Tokens are counted as the stacks see them, p
 import argparse
 import json
 import os
-import pickle
 import resource
 import statistics
 import subprocess
@@ -28,6 +27,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +40,7 @@ RATE, DECAY = 1e-4, 0.01
 Pair = tuple[list[int], int]  # source tokens and the index of the docid
 
 
-def prepare(collection: str, backbone: str, file: Path) -> None:
+def prepare(collection: str, backbone: str, folder: Path) -> None:
     """Docids and examples of a collection as the backbone's tokenizer reads them, for all runs."""
     from gr2.docids.text import title_docids, tokeniser
     from gr2.examples import examples_of
@@ -51,8 +51,20 @@ def prepare(collection: str, backbone: str, file: Path) -> None:
     data = open_collection(collection)
     docids = title_docids(data, tokeniser(backbone))
     model = GR2.fresh(backbone, docids, GR2Config(network=NetworkConfig()))
-    content = {"docids": docids, "examples": examples_of(data, docids, model.read), "grades": data.grades}
-    file.write_bytes(pickle.dumps(content))
+    docids.save(folder / "docids")
+    write_json(
+        folder / "examples.json", asdict(examples_of(data, docids, model.read)) | {"grades": data.grades}
+    )
+
+
+def read_examples(folder: Path) -> tuple[Any, int]:
+    """The examples that `prepare` wrote, and the number of grades; JSON has made text of the grades."""
+    from gr2.batches import Examples
+
+    content = json.loads((folder / "examples.json").read_text(encoding="utf-8"))
+    levels = content.pop("grades")
+    judged = [{int(grade): found for grade, found in row.items()} for row in content.pop("judged")]
+    return Examples(judged=judged, **content), levels
 
 
 class Setting:
@@ -63,17 +75,19 @@ class Setting:
         import torch
 
         from gr2.batches import BatchConfig, Batches
+        from gr2.docids import Docids
         from gr2.model import GR2, GR2Config
         from gr2.network import NetworkConfig
 
         torch.set_num_threads(1)
         encoder = system == "ours, encoder"
         self.backbone: str = options.encoder if encoder else options.backbone
-        content = pickle.loads((options.folder / ("encoder" if encoder else "t5")).read_bytes())
-        self.docids, self.levels = content["docids"], content["grades"]
+        prepared = options.folder / ("encoder" if encoder else "t5")
+        self.docids = Docids.load(prepared / "docids")
+        examples, self.levels = read_examples(prepared)
         self.model = GR2.fresh(self.backbone, self.docids, GR2Config(network=NetworkConfig()))
         sizes = BatchConfig(queries=options.queries, texts=options.texts)
-        self.batches = Batches(content["examples"], sizes, seed=options.seed)
+        self.batches = Batches(examples, sizes, seed=options.seed)
         self.steps: int = options.steps
 
     def objective(self, normaliser: Any = "vocabulary") -> Any:
