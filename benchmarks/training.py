@@ -42,14 +42,14 @@ Pair = tuple[list[int], int]  # source tokens and the index of the docid
 
 def prepare(collection: str, backbone: str, folder: Path) -> None:
     """Docids and examples of a collection as the backbone's tokenizer reads them, for all runs."""
-    from gr2.docids.text import title_docids, tokeniser
+    from gr2.docids.schemes import Making, build
     from gr2.examples import examples_of
     from gr2.formats import open_collection
     from gr2.model import GR2, GR2Config
     from gr2.network import NetworkConfig
 
     data = open_collection(collection)
-    docids = title_docids(data, tokeniser(backbone))
+    docids = build("title", Making(collection=data, backbone=backbone, folder=Path()))
     model = GR2.fresh(backbone, docids, GR2Config(network=NetworkConfig()))
     docids.save(folder / "docids")
     write_json(

@@ -69,6 +69,11 @@ class Batch:
     query_index: Tensor  # [B] which of the examples' queries they are
     text_index: Tensor  # [N]
 
+    @property
+    def examples(self) -> int:
+        """Query-docid pairs and texts."""
+        return len(self.docids) + len(self.text_docids)
+
 
 class Batches:
     """The batches of a training run, by step."""

@@ -6,20 +6,47 @@ done again. This file knows no loss and no data.
 
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from safetensors.torch import load_file, save_file
-from torch import Tensor
+from torch import Tensor, nn
 
-from gr2.network import Network
 from gr2.store import atomic_folder, verify, write_json, write_text
 
 CHECKPOINT = "checkpoint-"
 METRICS = "metrics.jsonl"
+
+
+class Trainable(Protocol):
+    """What the loop moves: a module that knows its weights by name and which of them are pretrained."""
+
+    def weights(self) -> dict[str, Tensor]:
+        """By name; what is shared is there once."""
+
+    def load(self, stored: Mapping[str, Tensor]) -> None:
+        """Take weights that `weights` gave."""
+
+    def pretrained(self) -> set[nn.Parameter]:
+        """The parameters that move slowly."""
+
+    def hold(self, *, encoder: bool) -> None:
+        """Set which parameters move at all: those of the encoder only if it is not held."""
+
+    def parameters(self) -> Iterator[nn.Parameter]:
+        """All of them."""
+
+    def named_parameters(self) -> Iterator[tuple[str, nn.Parameter]]:
+        """All of them, by name."""
+
+    def train(self) -> Any:
+        """Into the mode for training."""
+
+    def eval(self) -> Any:
+        """Into the mode for use."""
 
 
 @dataclass
@@ -45,7 +72,7 @@ def newest_checkpoint(folder: Path) -> Path | None:
 
 def save(
     folder: Path,
-    network: Network,
+    network: Trainable,
     optimiser: torch.optim.Optimizer,
     state: State,
     settings: Mapping[str, Any],
@@ -67,7 +94,7 @@ def save(
 
 
 def restore(
-    folder: Path, network: Network, optimiser: torch.optim.Optimizer, settings: Mapping[str, Any]
+    folder: Path, network: Trainable, optimiser: torch.optim.Optimizer, settings: Mapping[str, Any]
 ) -> State:
     """Bring everything to the last checkpoint; the state of a new run if there is none."""
     checkpoint = newest_checkpoint(folder)

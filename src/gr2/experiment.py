@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -25,6 +25,9 @@ from gr2.evaluation import read_pairs
 from gr2.measures import Convention, Evaluation, evaluate
 from gr2.runs import Run
 from gr2.store import atomic_folder, write_json
+
+if TYPE_CHECKING:
+    from gr2.docids import Docids
 
 DEPTH = 30
 """Documents of a run: measures look at 20, and some may be left out before."""
@@ -38,10 +41,12 @@ class Trial:
     """The name under which seeds and folds are put together."""
     collection: str
     backbone: str
-    words: int
-    """Words of a title docid."""
     plan: Mapping[str, Any]
     """What differs from `Plan`."""
+    words: int = 12
+    """Words of a title docid."""
+    docids: str = ""
+    """A folder of docids of the collection to use instead of titles."""
     fold: int | None = None
     split: str = "test"
     k: int = DEPTH
@@ -88,14 +93,13 @@ def _start(trial: Trial, out: Path) -> "subprocess.Popen[bytes]":
 
 def perform(trial: Trial, out: Path) -> None:
     """Train, search, and leave the run and the figures in OUT/NAME."""
-    from gr2.docids.text import title_docids, tokeniser
     from gr2.formats import open_collection
     from gr2.geometry import agreement
     from gr2.learn import Plan, learn
 
     whole = open_collection(trial.collection)
     collection = whole if trial.fold is None else whole.fold(trial.fold)
-    docids = title_docids(whole, tokeniser(trial.backbone), words=trial.words, backbone=trial.backbone)
+    docids = _docids(trial, whole, out)
     docids = replace(docids, about={**docids.about, "fingerprint": collection.fingerprint})
     settings = dict(trial.plan)
     if "augment" in settings:
@@ -124,21 +128,29 @@ def perform(trial: Trial, out: Path) -> None:
         write_json(temporary / "trial.json", content)
 
 
+def _docids(trial: Trial, collection: Collection, out: Path) -> "Docids":
+    from gr2.docids import Docids
+    from gr2.docids.schemes import Making, build
+
+    if not trial.docids:
+        making = Making(collection=collection, backbone=trial.backbone, folder=out, words=trial.words)
+        return build("title", making)
+    docids = Docids.load(Path(trial.docids))
+    if docids.about.get("fingerprint") != collection.fingerprint:
+        raise ValueError(f"{trial.docids}: has docids of another collection than {trial.collection}")
+    return docids
+
+
 def kept_vectors(collection: Collection, backbone: str, docnos: Sequence[str], out: Path) -> Any:
     """The documents' vectors, made once for all trials on a collection; their cost is kept with them."""
-    from safetensors.numpy import load_file, save_file
-
-    from gr2.baselines.dense import Dense
-    from gr2.embed import Encoder
+    from gr2.baselines.dense import document_vectors
 
     folder = out / f"vectors.{Path(backbone).name}.{collection.fingerprint[:12]}"
-    if not folder.exists():
-        begun = time.process_time()
-        dense = Dense.index(collection.documents, Encoder.load(backbone))
-        with atomic_folder(folder) as temporary:
-            save_file({"vectors": dense.vectors(docnos)}, temporary / "vectors.safetensors")
-            write_json(temporary / "cost.json", {"cpu_seconds": time.process_time() - begun})
-    return load_file(folder / "vectors.safetensors")["vectors"]
+    begun, known = time.process_time(), folder.exists()
+    vectors = document_vectors(collection.documents, docnos, backbone, folder)
+    if not known:
+        write_json(folder / "cost.json", {"cpu_seconds": time.process_time() - begun})
+    return vectors
 
 
 def gather(

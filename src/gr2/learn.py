@@ -5,20 +5,17 @@ weights moving, and with the model's own mistakes as extra negatives. Started by
 batches of its own, and the first one writes.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from datetime import timedelta
 from pathlib import Path
 
-from safetensors.numpy import load_file, save_file
-
 from gr2.augment import AugmentConfig
-from gr2.baselines.dense import Dense
+from gr2.baselines.dense import document_vectors
 from gr2.batches import BatchConfig, Batches, Examples
 from gr2.data import Collection
 from gr2.decode import Normaliser
 from gr2.docids import Docids
-from gr2.embed import Encoder, Vectors
+from gr2.embed import Vectors
 from gr2.examples import examples_of
 from gr2.frozen import FrozenStates
 from gr2.measures import Convention, evaluate
@@ -26,11 +23,9 @@ from gr2.model import GR2, GR2Config
 from gr2.network import NetworkConfig
 from gr2.objective import Objective, recipe
 from gr2.prior import Prior
+from gr2.progress import shown
 from gr2.ranks import accelerator
-from gr2.store import atomic_file
-from gr2.train import Progress, TrainConfig, bf16_pays, train
-
-BAR = "{desc}{percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} steps, {elapsed} gone{postfix}"
+from gr2.train import TrainConfig, bf16_pays, train
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,7 +108,7 @@ def learn(
     )
     if plan.prior > 0:
         if vectors is None:
-            vectors = _kept_vectors(folder, collection, docids, backbone, show=show)
+            vectors = document_vectors(collection.documents, docids.docnos, backbone, folder, progress=show)
         model.network.take_prior(Prior.build(model.trie, vectors, most=round(plan.prior * len(docids))))
     levels = max(1, collection.grades)
     objective = Objective(
@@ -138,7 +133,8 @@ def learn(
             read=FrozenStates(model.network, examples, progress=show) if stage.name == "frozen" else None,
             judge=judge,
         )
-        _exhaust(run, stage, show=show)
+        for _ in shown(run, stage.name, stage.settings.steps, show=show):
+            pass
     about = {"collection": collection.name, "fingerprint": collection.fingerprint, "plan": asdict(plan)}
     model.provenance |= about
     if machine.is_main_process:
@@ -195,27 +191,3 @@ def _judge(model: GR2, collection: Collection, plan: Plan) -> Callable[[], float
         return evaluate(run, qrels, [plan.measure], Convention(gain="exponential")).means[plan.measure]
 
     return judge
-
-
-def _kept_vectors(
-    folder: Path, collection: Collection, docids: Docids, backbone: str, *, show: bool
-) -> Vectors:
-    """The documents' vectors, made once for a run and its resumptions."""
-    path = folder / "vectors.safetensors"
-    if not path.exists():
-        dense = Dense.index(collection.documents, Encoder.load(backbone), progress=show)
-        with atomic_file(path) as temporary:
-            save_file({"vectors": dense.vectors(docids.docnos)}, temporary)
-    return load_file(path)["vectors"]
-
-
-def _exhaust(run: Iterator[Progress], stage: Stage, *, show: bool) -> None:
-    from tqdm import tqdm
-
-    with tqdm(total=stage.settings.steps, desc=f"{stage.name} ", bar_format=BAR, disable=not show) as bar:
-        for now in run:
-            parts = " ".join(f"{name} {value:.3f}" for name, value in now.parts.items())
-            left = timedelta(seconds=round(now.seconds_left))
-            speed = f"{now.examples_per_second:.0f} examples/s"
-            bar.set_postfix_str(f"{left} left, {parts}, {speed}", refresh=False)
-            bar.update(now.step - bar.n)

@@ -68,15 +68,17 @@ class GR2:
         self.alphabet = alphabet_of(docids)
 
     @classmethod
-    def fresh(
-        cls, backbone: str | Path, docids: Docids, config: GR2Config, *, seed: int = 0, codes: bool = False
-    ) -> "GR2":
-        """An untrained model from a backbone; with `codes`, docid tokens are codes and not the backbone's."""
+    def fresh(cls, backbone: str | Path, docids: Docids, config: GR2Config, *, seed: int = 0) -> "GR2":
+        """An untrained model from a backbone; docid tokens are its own, or codes that it has to learn."""
         from transformers import AutoTokenizer
 
         alphabet = alphabet_of(docids)
-        tokens: Sequence[int] | int = len(alphabet) if codes else [int(token) for token in alphabet]
-        network = Network.build(backbone, tokens, config.network, seed=seed)
+        if "codes" in docids.about:
+            network = Network.build(backbone, len(alphabet), config.network, seed=seed)
+            if docids.code_vectors is not None:
+                network.take_codes(torch.from_numpy(docids.code_vectors[alphabet]))
+        else:
+            network = Network.build(backbone, alphabet.tolist(), config.network, seed=seed)
         tokenizer: Any = AutoTokenizer.from_pretrained(backbone)
         return cls(network, tokenizer, docids, config, {"backbone": Path(backbone).name, "seed": seed})
 

@@ -178,6 +178,18 @@ class Network(nn.Module):
             name: value.contiguous() for name, value in self.state_dict().items() if name in first.values()
         }
 
+    def take_codes(self, vectors: Tensor) -> None:
+        """Let the rows of codes start from the vectors [codes, P] they stand for (RIPOR), at their own scale.
+
+        Vectors of another width than the decoder's, and codes without one (zeros), change nothing.
+        """
+        if vectors.shape[1] != self.head.in_features:
+            return
+        known = vectors.norm(dim=1) > 0
+        with torch.no_grad():
+            for rows in (self.decoder.embed_tokens.weight[FIRST:], self.head.weight[FIRST:]):
+                rows[known] = vectors[known] * (rows.norm(dim=1).mean() / vectors[known].norm(dim=1).mean())
+
     def take_prior(self, prior: Prior, *, quiet: float = 0.05) -> None:
         """Let a node prior join the logits; a fresh head is made quiet, so that training starts from it."""
         self.prior = prior
@@ -196,6 +208,24 @@ class Network(nn.Module):
             raise ValueError(
                 f"the weights do not fit the network: missing {sorted(wanted)[:3]}, unknown {unknown[:3]}"
             )
+
+    def pretrained(self) -> set[nn.Parameter]:
+        """What the backbone brought, and the node prior's vectors, which its encoder made."""
+        found = set(self.encoder.parameters())
+        if self.prior is not None:
+            found.add(self.prior.vectors)
+        if self.family != "encoder":
+            found |= set(self.decoder.parameters()) | set(self.head.parameters())
+        return found
+
+    def hold(self, *, encoder: bool) -> None:
+        """Let the encoder move or stand still.
+
+        Its word embeddings never move: they are half of a small encoder, and a collection has few of the
+        words.
+        """
+        self.encoder.requires_grad_(not encoder)
+        self.encoder.get_input_embeddings().requires_grad_(False)
 
     def encode(self, ids: Tensor, mask: Tensor) -> Tensor:
         """Token ids and mask [B, S] → states [B, S, W]."""

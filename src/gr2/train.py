@@ -12,21 +12,33 @@ from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from math import inf
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from accelerate import Accelerator
 from accelerate.utils import broadcast_object_list, gather_object
 from torch import Tensor
 
-from gr2.batches import Batch, Batches
-from gr2.checkpoints import State, forget_after, log, newest_checkpoint, restore, save, tidy
+from gr2.batches import Batch
+from gr2.checkpoints import State, Trainable, forget_after, log, newest_checkpoint, restore, save, tidy
 from gr2.network import Network
-from gr2.objective import Objective
+from gr2.progress import Clock, Progress
 from gr2.ranks import accelerator, agree, mean_gradients
 
-Read = Callable[[Network, Batch], tuple[Tensor, Tensor]]
-"""The encoder's states of a batch's queries and of its texts."""
+Objective = Callable[..., dict[str, Tensor]]
+"""A network, a batch and what `Read` gave → the parts of the loss, and `total`."""
+Read = Callable[[Any, Any], Sequence[Tensor]]
+"""What an objective wants to know of a batch besides: the encoder's states of its queries and its texts."""
+
+
+class Steps(Protocol):
+    """The batches of a run, by step; each knows its number of examples."""
+
+    rank: int
+    ranks: int
+
+    def __getitem__(self, step: int) -> Any:
+        """The batch of a step."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,26 +82,10 @@ def bf16_pays() -> bool:
     return bool(torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported())
 
 
-@dataclass
-class Progress:
-    """Where a run stands, for whoever shows it."""
-
-    step: int
-    steps: int
-    parts: Mapping[str, float]
-    """Of the loss at this step: means over its batches, on all ranks."""
-    examples_per_second: float
-    """Query-docid pairs and texts of all ranks, by the time spent in steps since the last report."""
-    seconds_left: float
-    """To the last step at the pace since the start or resumption, judgements and checkpoints included."""
-    judged: float | None = None
-    """What the judge said at this step, if it was asked."""
-
-
 def train(
-    network: Network,
+    network: Trainable,
     objective: Objective,
-    batches: Batches,
+    batches: Steps,
     config: TrainConfig,
     folder: Path,
     *,
@@ -121,7 +117,7 @@ def train(
     optimiser = torch.optim.AdamW(_groups(network, config), weight_decay=config.weight_decay, fused=True)
     settings = {**asdict(config), "ranks": machine.num_processes}
     state = _begin(network, optimiser, folder, settings, machine)
-    clock = _Clock(state.step)
+    clock = Clock(state.step)
     while not _over(state, config):
         begun = time.monotonic()
         parts, examples = _gradients(network, objective, batches, state.step, config, read, machine)
@@ -139,7 +135,7 @@ def train(
 
 
 def _begin(
-    network: Network,
+    network: Trainable,
     optimiser: torch.optim.Optimizer,
     folder: Path,
     settings: Mapping[str, Any],
@@ -157,30 +153,7 @@ def _begin(
     return state
 
 
-class _Clock:
-    """What a process has done since its start, since its last report and since its last checkpoint."""
-
-    def __init__(self, step: int) -> None:
-        self.first, self.began, self.saved = step, time.monotonic(), time.monotonic()
-        self.examples, self.seconds = 0, 0.0
-
-    def count(self, examples: int, seconds: float) -> None:
-        self.examples, self.seconds = self.examples + examples, self.seconds + seconds
-
-    def minutes(self) -> float:
-        return (time.monotonic() - self.saved) / 60
-
-    def speed(self) -> float:
-        """Examples per second of this rank since it was last asked."""
-        speed = self.examples / self.seconds
-        self.examples, self.seconds = 0, 0.0
-        return speed
-
-    def left(self, step: int, steps: int) -> float:
-        return (time.monotonic() - self.began) / (step - self.first) * (steps - step)
-
-
-def _check(config: TrainConfig, batches: Batches, machine: Accelerator, *, judged: bool) -> None:
+def _check(config: TrainConfig, batches: Steps, machine: Accelerator, *, judged: bool) -> None:
     if config.accumulate < 1 or not 0 <= config.average <= 1:
         raise ValueError(
             f"expected accumulate of at least 1 and average from 0 to 1, "
@@ -204,9 +177,9 @@ def _due(state: State, config: TrainConfig) -> bool:
 
 
 def _gradients(
-    network: Network,
+    network: Trainable,
     objective: Objective,
-    batches: Batches,
+    batches: Steps,
     step: int,
     config: TrainConfig,
     read: Read,
@@ -219,7 +192,7 @@ def _gradients(
         parts = _loss(network, objective, batch, config, read)
         machine.backward(parts["total"] / config.accumulate)
         rows.append({name: value.detach() for name, value in parts.items()})
-        examples += len(batch.docids) + len(batch.text_docids)
+        examples += batch.examples
     if machine.num_processes > 1:
         mean_gradients(network.parameters())
     return rows, examples
@@ -237,7 +210,7 @@ def encoded(network: Network, batch: Batch) -> tuple[Tensor, Tensor]:
 
 
 def _loss(
-    network: Network, objective: Objective, batch: Batch, config: TrainConfig, read: Read
+    network: Trainable, objective: Objective, batch: Any, config: TrainConfig, read: Read
 ) -> dict[str, Tensor]:
     # Not Accelerate's autocast: that one is the same for all runs of a process.
     with torch.autocast("cpu", torch.bfloat16, enabled=config.bf16):
@@ -245,7 +218,7 @@ def _loss(
 
 
 def _move(
-    network: Network, optimiser: torch.optim.Optimizer, step: int, config: TrainConfig, machine: Accelerator
+    network: Trainable, optimiser: torch.optim.Optimizer, step: int, config: TrainConfig, machine: Accelerator
 ) -> None:
     machine.clip_grad_norm_(network.parameters(), config.clip)
     for group in optimiser.param_groups:
@@ -254,17 +227,17 @@ def _move(
     optimiser.zero_grad(set_to_none=True)
 
 
-def _trained(network: Network) -> dict[str, Tensor]:
+def _trained(network: Trainable) -> dict[str, Tensor]:
     return {name: value.detach() for name, value in network.named_parameters() if value.requires_grad}
 
 
-def _put(network: Network, weights: Mapping[str, Tensor]) -> None:
+def _put(network: Trainable, weights: Mapping[str, Tensor]) -> None:
     trained = _trained(network)
     for name, value in weights.items():
         trained[name].copy_(value)
 
 
-def _average(network: Network, state: State, config: TrainConfig) -> None:
+def _average(network: Trainable, state: State, config: TrainConfig) -> None:
     """Let the weights after a step into the mean, if the step is one of the last."""
     before = config.steps - max(1, round(config.average * config.steps))  # steps that do not count
     count = state.step - before
@@ -277,7 +250,7 @@ def _average(network: Network, state: State, config: TrainConfig) -> None:
             state.mean[name].lerp_(value.float(), 1 / count)
 
 
-def _judgement(network: Network, state: State, judge: Callable[[], float], machine: Accelerator) -> float:
+def _judgement(network: Trainable, state: State, judge: Callable[[], float], machine: Accelerator) -> float:
     """Judge the weights that would be the result, and keep them if they are the best so far."""
     own = {name: value.clone() for name, value in _trained(network).items() if name in state.mean}
     _put(network, state.mean)
@@ -299,7 +272,7 @@ def _report(
     config: TrainConfig,
     parts: Sequence[Mapping[str, Tensor]],
     judged: float | None,
-    clock: _Clock,
+    clock: Clock,
     machine: Accelerator,
 ) -> Progress:
     """Log a step; what is said of it is said of all ranks."""
@@ -313,19 +286,10 @@ def _report(
     return Progress(state.step, config.steps, means, speed, left, judged)
 
 
-def _groups(network: Network, config: TrainConfig) -> list[dict[str, Any]]:
-    """Pretrained parameters and the node prior's vectors, made by them, move slowly; fresh ones do not.
-
-    The encoder's word embeddings never move: they are half of a small encoder, and a collection has few of
-    the words.
-    """
-    network.encoder.requires_grad_(not config.freeze_encoder)
-    network.encoder.get_input_embeddings().requires_grad_(False)
-    pretrained = set(network.encoder.parameters())
-    if network.prior is not None:
-        pretrained.add(network.prior.vectors)
-    if network.family != "encoder":
-        pretrained |= set(network.decoder.parameters()) | set(network.head.parameters())
+def _groups(network: Trainable, config: TrainConfig) -> list[dict[str, Any]]:
+    """Pretrained parameters move slowly; fresh ones do not."""
+    network.hold(encoder=config.freeze_encoder)
+    pretrained = network.pretrained()
     moving = [parameter for parameter in network.parameters() if parameter.requires_grad]
     slow = [parameter for parameter in moving if parameter in pretrained]
     fast = [parameter for parameter in moving if parameter not in pretrained]

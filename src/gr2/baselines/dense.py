@@ -7,14 +7,17 @@ its best piece (MaxP). This file knows no judgements, and nothing of how a text 
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+from safetensors.numpy import load_file, save_file
 
 from gr2.augment import pieces
 from gr2.data import Document
 from gr2.embed import Encoder, Vectors
 from gr2.runs import Ranking, Run
+from gr2.store import atomic_file
 
 DECIMALS = 6  # of a score; what lies below depends on how a product of 32-bit floats is cut into blocks
 
@@ -144,6 +147,23 @@ class Dense:
             found = np.flatnonzero(scores >= np.partition(scores, -k)[-k])
         best = found[np.argsort(-scores[found], kind="stable")][:k]
         return tuple((self.docnos[i], float(scores[i])) for i in best)
+
+
+def document_vectors(
+    documents: Iterable[Document],
+    docnos: Sequence[str],
+    backbone: str,
+    folder: Path,
+    *,
+    progress: bool = False,
+) -> Vectors:
+    """The mean vectors of these documents [N, W], made once: they are kept in the folder."""
+    path = folder / "vectors.safetensors"
+    if not path.exists():
+        index = Dense.index(documents, Encoder.load(backbone), progress=progress)
+        with atomic_file(path) as temporary:
+            save_file({"vectors": index.vectors(docnos)}, temporary)
+    return load_file(path)["vectors"]
 
 
 def _texts(document: Document, config: DenseConfig) -> tuple[str, list[str]]:

@@ -3,12 +3,13 @@
 A scheme proposes docids for each document, best first (`Proposals`); `settle` gives every document one of
 them by the one clash rule of all schemes. The rule looks at tokens, not at text: two texts that a tokenizer
 reads alike would be one path of the trie. The result depends on the proposals alone, never on the order or
-sharding of documents. This file knows no model and no scheme.
+sharding of documents. A docid is a text, or codes written as `3-17-4` (`gr2.docids.codes` reads them). This
+file knows no model and no scheme.
 """
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from typing import Any
 import numpy as np
 import orjson
 from numpy.typing import NDArray
+from safetensors.numpy import load_file, save_file
 
 from gr2.store import atomic_folder, verify, write_json
 
@@ -23,6 +25,8 @@ Tokens = tuple[int, ...]
 Tokenise = Callable[[list[str]], list[list[int]]]
 Proposals = Mapping[str, Sequence[tuple[str, float]]]
 """docno → docid texts with their scores, best first."""
+Again = Callable[[Sequence[str], int], Proposals]
+"""Other proposals for documents that found all theirs taken, on the first try, the second, ..."""
 
 
 @dataclass(frozen=True)
@@ -41,9 +45,13 @@ class Docids:
     tokens: tuple[Tokens, ...]
     """What the decoder writes, without the end token."""
     clashes: Mapping[str, int]
-    """How many documents got their first proposal, their second, a later one, or a numbered suffix."""
+    """How many documents got their first proposal, their second, a later one, one of another list
+    (`resampled`), or a numbered suffix."""
     about: Mapping[str, Any]
-    """Scheme, tokenizer, collection fingerprint: what has to match for these docids to be used."""
+    """Scheme, tokenizer, collection fingerprint: what has to match for these docids to be used. `codes` says
+    that tokens are codes and how many there are; without it they are the backbone's."""
+    code_vectors: NDArray[np.float32] | None = None
+    """[codes, width] what a decoder's rows may start from, where a scheme has such vectors (codebooks)."""
 
     @cached_property
     def index(self) -> dict[str, int]:
@@ -61,10 +69,49 @@ class Docids:
         flat = np.fromiter((token for row in self.tokens for token in row), np.int32, int(offsets[-1]))
         return flat, offsets
 
+    def add(self, proposals: Proposals, tokenise: Tokenise, *, fingerprint: str) -> "Docids":
+        """With documents that came: those that are here keep their docids, new ones take what is free.
+
+        Args:
+            proposals: of the new documents.
+            tokenise: as these docids were made with.
+            fingerprint: of the collection with the new documents.
+        """
+        known = sorted(set(proposals) & set(self.index))
+        if known:
+            raise ValueError(f"document {known[0]!r} has a docid already")
+        new = settle(proposals, tokenise, self.about, taken=self.tokens)
+        rows = [
+            *zip(self.docnos, self.texts, self.tokens, strict=True),
+            *zip(new.docnos, new.texts, new.tokens, strict=True),
+        ]
+        clashes = dict(sorted((Counter(self.clashes) + Counter(new.clashes)).items()))
+        return self._of(rows, clashes, fingerprint)
+
+    def remove(self, docnos: Iterable[str], *, fingerprint: str) -> "Docids":
+        """Without documents that went; `fingerprint` is of the collection without them.
+
+        The counts of the clash rule stay as they are: they tell how the docids were made.
+        """
+        gone = set(docnos)
+        if unknown := sorted(gone - set(self.index)):
+            raise ValueError(f"there is no docid of document {unknown[0]!r}")
+        rows = zip(self.docnos, self.texts, self.tokens, strict=True)
+        return self._of([row for row in rows if row[0] not in gone], self.clashes, fingerprint)
+
+    def _of(
+        self, rows: Iterable[tuple[str, str, Tokens]], clashes: Mapping[str, int], fingerprint: str
+    ) -> "Docids":
+        docnos, texts, tokens = zip(*sorted(rows), strict=True)
+        about = {**self.about, "fingerprint": fingerprint}
+        return replace(self, docnos=docnos, texts=texts, tokens=tokens, clashes=clashes, about=about)
+
     def save(self, folder: Path) -> None:
         """Write them as a folder with a manifest."""
         with atomic_folder(folder) as temporary:
             write_json(temporary / "docids.json", {"about": dict(self.about), "clashes": dict(self.clashes)})
+            if self.code_vectors is not None:
+                save_file({"code_vectors": self.code_vectors}, temporary / "codes.safetensors")
             with (temporary / "docids.jsonl").open("wb") as stream:
                 for docno, text, tokens in zip(self.docnos, self.texts, self.tokens, strict=True):
                     stream.write(orjson.dumps({"docno": docno, "docid": text, "tokens": tokens}) + b"\n")
@@ -81,33 +128,56 @@ class Docids:
             tuple(tuple(row["tokens"]) for row in rows),
             content["clashes"],
             content["about"],
+            load_file(path)["code_vectors"] if (path := folder / "codes.safetensors").exists() else None,
         )
 
 
-def settle(proposals: Proposals, tokenise: Tokenise, about: Mapping[str, Any] | None = None) -> Docids:
+def settle(
+    proposals: Proposals,
+    tokenise: Tokenise,
+    about: Mapping[str, Any] | None = None,
+    *,
+    again: Again | None = None,
+    tries: int = 0,
+    taken: Iterable[Tokens] = (),
+) -> Docids:
     """Give every document the first of its proposals that is free.
 
-    Documents choose in the order of their best score, then of their docno. One that finds all its proposals
-    taken gets its first one with the smallest free number behind it.
+    Documents choose in the order of their best score, then of their docno. Those that find all their
+    proposals taken get others, if there are, and choose again when all have chosen; in the end such a
+    document gets its first proposal with the smallest free number behind it.
+
+    Args:
+        proposals: of every document at least one.
+        tokenise: texts → tokens.
+        about: kept with the docids.
+        again: makes other proposals.
+        tries: how often it is asked.
+        taken: tokens that are nobody's to choose.
     """
-    order = sorted(proposals, key=lambda docno: (-_best(docno, proposals), docno))
-    texts = sorted({text for rows in proposals.values() for text, _ in rows})
-    known = dict(zip(texts, map(tuple, tokenise(texts)), strict=True))
-    taken: set[Tokens] = set()
-    numbers: Counter[str] = Counter()
+    known: dict[str, Tokens] = {}
+    used, clashes = set(taken), Counter[str]()
     chosen: dict[str, tuple[str, Tokens]] = {}
-    clashes: Counter[str] = Counter()
-    for docno in order:
-        free = (
-            (rank, text) for rank, (text, _) in enumerate(proposals[docno], 1) if known[text] not in taken
-        )
-        rank, text = next(free, (0, proposals[docno][0][0]))
-        tokens = known[text]
-        if not rank:
-            text, tokens = _numbered(text, numbers, taken, tokenise)
-        taken.add(tokens)
-        chosen[docno] = text, tokens
-        clashes[f"rank {rank}" if 1 <= rank <= 2 else "rank 3 or later" if rank else "numbered"] += 1
+    waiting = proposals
+    for attempt in range(1 + (tries if again else 0)):
+        if attempt and again:
+            waiting = again(sorted(set(proposals) - set(chosen)), attempt)
+        _learn(known, waiting, tokenise)
+        for docno in _in_order(waiting):
+            offers = enumerate(waiting[docno], 1)
+            free = ((rank, text) for rank, (text, _) in offers if known[text] not in used)
+            if found := next(free, None):
+                rank, text = found
+                used.add(known[text])
+                chosen[docno] = text, known[text]
+                clashes["resampled" if attempt else _rank(rank)] += 1
+        if len(chosen) == len(proposals):
+            break
+    numbers: Counter[str] = Counter()
+    for docno in [docno for docno in _in_order(proposals) if docno not in chosen]:
+        chosen[docno] = _numbered(proposals[docno][0][0], numbers, used, tokenise)
+        used.add(chosen[docno][1])
+        clashes["numbered"] += 1
     docnos = tuple(sorted(chosen))
     return Docids(
         docnos,
@@ -116,6 +186,24 @@ def settle(proposals: Proposals, tokenise: Tokenise, about: Mapping[str, Any] | 
         dict(sorted(clashes.items())),
         dict(about or {}),
     )
+
+
+def _rank(rank: int) -> str:
+    return f"rank {rank}" if rank <= 2 else "rank 3 or later"
+
+
+def _in_order(proposals: Proposals) -> list[str]:
+    """Documents as they choose: by their best score, then by their docno."""
+    for docno, row in proposals.items():
+        if not row:
+            raise ValueError(f"document {docno!r} has no proposal for its docid")
+    return sorted(proposals, key=lambda docno: (-proposals[docno][0][1], docno))
+
+
+def _learn(known: dict[str, Tokens], proposals: Proposals, tokenise: Tokenise) -> None:
+    """Tokenise all texts that are new, at once."""
+    texts = sorted({text for rows in proposals.values() for text, _ in rows} - set(known))
+    known.update(zip(texts, map(tuple, tokenise(texts)), strict=True))
 
 
 def _numbered(text: str, numbers: Counter[str], taken: Set[Tokens], tokenise: Tokenise) -> tuple[str, Tokens]:
@@ -132,9 +220,3 @@ def _numbered(text: str, numbers: Counter[str], taken: Set[Tokens], tokenise: To
 def letters(texts: Iterable[str]) -> list[list[int]]:
     """The simplest tokenizer, for tests and examples: one token a character."""
     return [[ord(character) + 1 for character in text] for text in texts]
-
-
-def _best(docno: str, proposals: Proposals) -> float:
-    if not proposals[docno]:
-        raise ValueError(f"document {docno!r} has no proposal for its docid")
-    return proposals[docno][0][1]

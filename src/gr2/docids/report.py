@@ -1,0 +1,349 @@
+"""Docids and their collection → how healthy they are: clashes, lengths, prefixes, balance, self-retrieval.
+
+A model retrieves by writing docids, so what is wrong with them no training repairs: documents that share one
+and were numbered, long ways to the token that tells two apart, a first token that half of them have, words
+that would not find the document. This file reads tokens and texts; it knows no scheme and no model.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gr2.baselines.sparse import BM25, BM25Config
+from gr2.data import Collection
+from gr2.docids import Docids
+from gr2.similarity import words
+from gr2.store import atomic_file
+from gr2.tables import render
+from gr2.trie import Trie
+
+KINDS = {
+    "rank 1": "got their first proposal: they chose before all others who propose it",
+    "rank 2": "got their second proposal, the first was taken",
+    "rank 3 or later": "got a later proposal",
+    "resampled": "found all taken and got a proposal of another list",
+    "numbered": "found nothing free: the first proposal with a number behind it",
+}
+PLACES = 8  # at how many places tokens are counted
+CUT = 100  # reciprocal ranks behind this one are 0
+BATCH = 1000  # docids searched for at a time: the rankings of a whole corpus would fill the memory
+SIDE = [  # the figures that are laid side by side
+    *("documents", "first proposal", *list(KINDS)[1:], "mean length", "tokens to uniqueness"),
+    *(f"MRR@{CUT}", "Hits@1", "searched for", "neighbour prefix share", "neighbour Jaccard"),
+]
+
+
+@dataclass(frozen=True)
+class Spread:
+    """How some whole numbers are spread."""
+
+    least: int
+    mean: float
+    median: float
+    most: int
+    counts: Mapping[int, int]
+    """Number → how often it is there."""
+
+
+@dataclass(frozen=True)
+class Depth:
+    """What the trie is like behind so many tokens."""
+
+    depth: int
+    nodes: int
+    """Different beginnings of so many tokens; ends are not counted."""
+    branching: float
+    """Mean children of these nodes: what a decoder chooses from, the end of a docid included."""
+    alone: int
+    """Docids that so many tokens tell from all others, or that have ended before."""
+    unique: float
+    """Their share of all docids."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """How tokens are spread at one place of the docids; the first place is 0."""
+
+    place: int
+    docids: int
+    """Docids that are long enough to have a token here."""
+    distinct: int
+    entropy: float
+    """Of the token, in bits."""
+    maximum: float
+    """What it would be if all of these tokens were equally frequent."""
+
+
+@dataclass(frozen=True)
+class SelfRetrieval:
+    """How well BM25 finds documents by the words of their docids."""
+
+    documents: int
+    """How many were searched for: all, or a sample."""
+    mrr: float
+    hits: float
+    """Share found at rank 1."""
+
+
+@dataclass(frozen=True)
+class Neighbours:
+    """What docids share with the next one in the order of their tokens."""
+
+    prefix: float
+    """Mean tokens that two neighbours begin with alike."""
+    share: float
+    """The same as a share of the longer one."""
+    jaccard: float | None
+    """Mean Jaccard similarity of their stemmed words; None where docids are codes."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Health:
+    """The report on some docids."""
+
+    about: Mapping[str, Any]
+    documents: int
+    clashes: Mapping[str, int]
+    """What each document got when the docids were made; a document that went since is still counted."""
+    lengths: Spread
+    """In tokens, without the end."""
+    to_unique: Spread
+    """Depths at which docids are alone in their subtree; one that begins another has to end for that."""
+    depths: tuple[Depth, ...]
+    places: tuple[Place, ...]
+    retrieval: SelfRetrieval | None
+    """None where docids are codes: codes are not words."""
+    neighbours: Neighbours | None
+    """None for one document alone."""
+
+    @property
+    def scheme(self) -> str:
+        """What the docids are called."""
+        return str(self.about.get("scheme", "unnamed"))
+
+    @property
+    def first_proposal(self) -> float | None:
+        """Share of documents that got their first proposal; None where nothing is known of clashes."""
+        total = sum(self.clashes.values())
+        return self.clashes["rank 1"] / total if total else None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything, as JSON has it."""
+        plain: dict[str, Any] = json.loads(json.dumps(asdict(self)))
+        return {"scheme": self.scheme, "first_proposal": self.first_proposal, **plain}
+
+    def as_text(self) -> str:
+        """The report to read, with a line on what each figure says."""
+        facts = [f"{name} {value}" for name, value in self.about.items() if name != "scheme"]
+        head = ", ".join([f"{self.scheme}: {self.documents:,} docids", *facts])
+        figures = [(name, *figure) for name, figure in _figures(self).items()]
+        return "\n\n".join([head, render(["figure", "value", "what it says"], figures), *_tables(self)])
+
+
+def health(
+    docids: Docids, collection: Collection, *, sample: int | None = None, progress: bool = False
+) -> Health:
+    """Look at docids from all sides.
+
+    Args:
+        docids: of this collection, all of it.
+        collection: where text docids are searched for.
+        sample: how many documents to search for at most; which ones depends on the docnos alone.
+        progress: show a bar.
+    """
+    if not len(docids):
+        raise ValueError("there are no docids to report on")
+    if sample is not None and sample < 1:
+        raise ValueError(f"expected a sample of at least 1 document, found {sample}")
+    if strangers := sorted(set(docids.docnos) ^ collection.docnos.keys()):
+        raise ValueError(f"not the docids of {collection.name}: only one of both has {strangers[0]!r}")
+    flat, offsets = docids.flat()
+    depths = _depths(Trie.build(flat + 1, offsets, end=0))  # +1: codes begin with 0
+    alone = np.diff([row.alone for row in depths], prepend=0)
+    is_text = "codes" not in docids.about
+    return Health(
+        about=dict(docids.about),
+        documents=len(docids),
+        clashes=dict.fromkeys(KINDS, 0) | dict(docids.clashes),
+        lengths=_spread(map(len, docids.tokens)),
+        to_unique=_spread(np.repeat(np.arange(len(depths)), alone).tolist()),
+        depths=depths,
+        places=_places(docids.tokens),
+        retrieval=_searched(docids, collection, sample, progress) if is_text else None,
+        neighbours=_neighbours(docids, is_text) if len(docids) > 1 else None,
+    )
+
+
+def side_by_side(healths: Mapping[str, Health]) -> str:
+    """The main figures of several schemes as a Markdown table, a column for each."""
+    columns = [_figures(each) for each in healths.values()]
+    rows = [[name, *(column[name][0] for column in columns)] for name in SIDE]
+    return render(["figure", *healths], rows, "markdown")
+
+
+def plot(healths: Mapping[str, Health], path: Path) -> None:
+    """Draw lengths, uniqueness, entropy and clashes of schemes over each other, as a .png or .svg file."""
+    kind = path.suffix.lower().lstrip(".")
+    if kind not in ("png", "svg"):
+        raise ValueError(f"{path}: expected a name that ends in .png or .svg")
+    try:
+        from matplotlib import rc_context
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise ValueError("drawing needs the extra `plots`: pip install 'gr2[plots]'") from error
+
+    figure = Figure(figsize=(10, 7), layout="constrained")
+    panels = figure.subplots(2, 2).ravel()
+    for number, report in enumerate(healths.values()):
+        _draw(panels, report, f"C{number}", number, len(healths))
+    titles = ("length", "uniqueness", "code balance (dashed: at most)", "what the clash rule gave")
+    across = ("tokens", "depth in tokens", "place", "")
+    up = ("share of docids", "share of docids that are alone", "entropy in bits", "share of documents")
+    for axes, title, x, y in zip(panels, titles, across, up, strict=True):
+        axes.set(title=title, xlabel=x, ylabel=y)
+        axes.set_ylim(bottom=0)
+        axes.xaxis.get_major_locator().set_params(integer=True)  # no half tokens
+    panels[3].set_xticks(range(len(KINDS)), [kind.replace(" or ", "\nor ") for kind in KINDS])
+    figure.legend(panels[0].get_lines(), list(healths), loc="outside lower center", ncols=4)
+    # A fixed salt and no date: the same figures give the same bytes.
+    with rc_context({"svg.hashsalt": "gr2"}), atomic_file(path) as temporary:
+        figure.savefig(temporary, format=kind, dpi=110, metadata={"Date": None} if kind == "svg" else None)
+
+
+def _depths(trie: Trie) -> tuple[Depth, ...]:
+    """Nodes are numbered breadth-first, so those of a depth stand behind each other."""
+    rows: list[Depth] = []
+    start, stop, ended = 0, 1, 0
+    while True:
+        leaves = int(np.diff(np.searchsorted(trie.leaf, [start, stop]))[0])
+        if not (nodes := stop - start - leaves):
+            return tuple(rows)
+        children = int(trie.first[stop]) - int(trie.first[start])
+        alone = ended + int((trie.below[start:stop] == 1).sum())
+        rows.append(Depth(len(rows), nodes, children / nodes, alone, alone / len(trie)))
+        start, stop, ended = stop, stop + children, ended + leaves
+
+
+def _places(rows: Sequence[Sequence[int]]) -> tuple[Place, ...]:
+    places = []
+    for place in range(min(PLACES, max(map(len, rows)))):
+        counts = np.array(list(Counter(row[place] for row in rows if len(row) > place).values()))
+        shares = counts / counts.sum()
+        entropy = float((shares * np.log2(1 / shares)).sum())
+        maximum = float(np.log2(len(counts)))
+        places.append(Place(place, int(counts.sum()), len(counts), entropy, maximum))
+    return tuple(places)
+
+
+def _searched(docids: Docids, collection: Collection, sample: int | None, progress: bool) -> SelfRetrieval:
+    from tqdm import tqdm
+
+    docnos = sorted(docids.docnos)
+    if sample is not None and sample < len(docnos):
+        chosen = np.random.default_rng(0).choice(len(docnos), sample, replace=False)
+        docnos = [docnos[position] for position in sorted(chosen)]
+    index = BM25.index(collection.documents, BM25Config(k1=0.9, b=0.4), progress=progress)
+    reciprocal = []
+    for start in tqdm(range(0, len(docnos), BATCH), leave=False, disable=not progress):
+        texts = {docno: docids.texts[docids.index[docno]] for docno in docnos[start : start + BATCH]}
+        run = index.search(texts, CUT)
+        for docno in texts:
+            found = run.docnos(docno)
+            reciprocal.append(1 / (1 + found.index(docno)) if docno in found else 0.0)
+    return SelfRetrieval(len(docnos), sum(reciprocal) / len(docnos), reciprocal.count(1.0) / len(docnos))
+
+
+def _neighbours(docids: Docids, is_text: bool) -> Neighbours:
+    order = sorted(range(len(docids)), key=docids.tokens.__getitem__)
+    rows = [docids.tokens[position] for position in order]
+    pairs = list(zip(rows, rows[1:], strict=False))
+    shared = [_shared(one, two) for one, two in pairs]
+    shares = [same / max(len(one), len(two)) for same, (one, two) in zip(shared, pairs, strict=True)]
+    jaccard = None
+    if is_text:
+        bags = [set(words(docids.texts[position])) for position in order]
+        alike = [len(a & b) / max(1, len(a | b)) for a, b in zip(bags, bags[1:], strict=False)]
+        jaccard = sum(alike) / len(alike)
+    return Neighbours(sum(shared) / len(pairs), sum(shares) / len(pairs), jaccard)
+
+
+def _shared(one: Sequence[int], two: Sequence[int]) -> int:
+    """How many tokens two docids begin with alike."""
+    pairs = enumerate(zip(one, two, strict=False))
+    return next((place for place, (a, b) in pairs if a != b), min(len(one), len(two)))
+
+
+def _spread(values: Iterable[int]) -> Spread:
+    counts = dict(sorted(Counter(values).items()))
+    numbers = np.repeat(list(counts), list(counts.values()))
+    return Spread(min(counts), float(numbers.mean()), float(np.median(numbers)), max(counts), counts)
+
+
+def _figures(health: Health) -> dict[str, tuple[str, str]]:
+    """Name → the figure as it is printed, and what it says."""
+    length, unique, found, near = health.lengths, health.to_unique, health.retrieval, health.neighbours
+    made = f"got rank 1, of {sum(health.clashes.values()):,} when docids were given out"
+    mrr, hits, many = (found.mrr, found.hits, found.documents) if found else (None, None, None)
+    prefix, share, jaccard = (near.prefix, near.share, near.jaccard) if near else (None, None, None)
+    return {
+        "documents": (f"{health.documents:,}", "each has a docid of its own"),
+        "first proposal": (_cell(health.first_proposal, ".1%"), made),
+        **{kind: (f"{health.clashes[kind]:,}", what) for kind, what in KINDS.items()},
+        "shortest": (f"{length.least:,}", "tokens of the shortest docid, without the end"),
+        "mean length": (f"{length.mean:.2f}", "tokens that a decoder writes"),
+        "median length": (f"{length.median:g}", "half of the docids have no more tokens"),
+        "longest": (f"{length.most:,}", "tokens of the longest docid"),
+        "tokens to uniqueness": (f"{unique.mean:.2f}", "mean tokens that tell a docid from all others"),
+        "median to uniqueness": (f"{unique.median:g}", "half of the docids need no more for that"),
+        f"MRR@{CUT}": (_cell(mrr), "of each document when BM25 searches with its docid; codes are not words"),
+        "Hits@1": (_cell(hits), "share of documents that BM25 finds first"),
+        "searched for": (_cell(many, ","), "documents in these two figures: all, or a seeded sample"),
+        "neighbour prefix": (_cell(prefix, ".2f"), "mean tokens shared with the next docid in order"),
+        "neighbour prefix share": (_cell(share), "the same as a share of the longer of the two"),
+        "neighbour Jaccard": (_cell(jaccard), "mean share of stemmed words that the two have in common"),
+    }
+
+
+def _cell(value: float | None, shape: str = ".4f") -> str:
+    return "–" if value is None else format(value, shape)
+
+
+def _tables(health: Health) -> list[str]:
+    """The figures that are rows: lengths, depths, places."""
+    counts, deepest = health.lengths.counts, health.to_unique.most  # deeper there are forced tokens alone
+    lengths = [[f"{n:,}", f"{count:,}", f"{count / health.documents:.1%}"] for n, count in counts.items()]
+    depths = [
+        [f"{row.depth:,}", f"{row.nodes:,}", f"{row.branching:.2f}", f"{row.unique:.1%}"]
+        for row in health.depths[: deepest + 1]
+    ]
+    places = [
+        [str(row.place), f"{row.docids:,}", f"{row.distinct:,}", f"{row.entropy:.2f}", f"{row.maximum:.2f}"]
+        for row in health.places
+    ]
+    return [
+        "Lengths: how many docids have so many tokens\n" + render(["tokens", "docids", "share"], lengths),
+        "Depths: beginnings of so many tokens, mean children of one, docids that are alone by then\n"
+        + render(["depth", "nodes", "branching", "unique"], depths),
+        f"Places: bits of the token at the first {PLACES} places, and if all tokens there were as frequent\n"
+        + render(["place", "docids", "distinct", "entropy", "at most"], places),
+    ]
+
+
+def _draw(panels: Any, health: Health, colour: str, number: int, of: int) -> None:
+    """Put one scheme into the four panels."""
+    counts, look = health.lengths.counts, {"color": colour, "marker": "."}
+    lengths = range(max(0, health.lengths.least - 1), health.lengths.most + 2)
+    shares = [counts.get(length, 0) / health.documents for length in lengths]
+    panels[0].plot(lengths, shares, drawstyle="steps-mid", **look)
+    panels[1].plot([row.depth for row in health.depths], [row.unique for row in health.depths], **look)
+    places = [row.place for row in health.places]
+    panels[2].plot(places, [row.entropy for row in health.places], **look)
+    panels[2].plot(places, [row.maximum for row in health.places], color=colour, linestyle="--", alpha=0.5)
+    width, total = 0.8 / of, max(1, sum(health.clashes.values()))
+    left = [place - 0.4 + (number + 0.5) * width for place in range(len(KINDS))]
+    panels[3].bar(left, [health.clashes[kind] / total for kind in KINDS], width, color=colour)
