@@ -39,9 +39,10 @@ MEASURES = ("nDCG@5", "nDCG@20", "P@20", "ERR@20", "Hits@1", "Hits@10")
 TESTED = ("nDCG@5", "nDCG@20", "ERR@20")
 SETTINGS = (BM25Config(k1=0.9, b=0.4), BM25Config(k1=1.5, b=0.75))
 PLAN: Mapping[str, Any] = {
-    "texts": 16,
+    "texts": 4,
     "smoothing": 0.0,
-    "pretrained_rate": 0.1,
+    "learning_rate": 1e-4,
+    "pretrained_rate": 1.0,
     "average": 0.3,
     "augment": {"paragraphs": 0, "sentences": 0, "entities": 0, "pieces": 8},
 }
@@ -156,7 +157,7 @@ def main() -> None:
     parser.add_argument("--backbone", required=True, help="folder or hub name of a checkpoint")
     parser.add_argument("--out", type=Path, required=True, help="where trials are kept")
     parser.add_argument("--systems", nargs="+", choices=SYSTEMS, default=list(SYSTEMS))
-    parser.add_argument("--steps", type=int, default=300, help="of each training at most (300)")
+    parser.add_argument("--steps", type=int, default=200, help="of each training at most (200)")
     parser.add_argument("--words", type=int, default=6, help="of a docid (6)")
     parser.add_argument("--seeds", type=int, default=3, help="(3)")
     parser.add_argument("--all-seeds", action="store_true", help="repeat the folds for every seed as well")

@@ -6,8 +6,9 @@ batches of its own, and the first one writes.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from gr2.augment import AugmentConfig
 from gr2.baselines.dense import document_vectors
@@ -33,6 +34,8 @@ class Plan:
     """What a training run is made of; saved with the model as its provenance."""
 
     recipe: str = "gr2"
+    changes: Mapping[str, Any] = field(default_factory=dict)
+    """What differs from the recipe: fields of `ObjectiveConfig`, such as gamma or temperature."""
     frozen_steps: int = 0
     """Steps of a first stage with the encoder frozen and its states cached."""
     steps: int = 1000
@@ -115,7 +118,7 @@ def learn(
         model.tokens,
         model.trie,
         levels,
-        recipe(plan.recipe, normaliser=plan.normaliser, smoothing=plan.smoothing),
+        recipe(plan.recipe, normaliser=plan.normaliser, smoothing=plan.smoothing, **plan.changes),
     )
     judge = _judge(model, collection, plan) if plan.dev else None
     for stage in stages(plan):

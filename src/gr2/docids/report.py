@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from gr2.baselines.sparse import BM25, BM25Config
 from gr2.data import Collection
 from gr2.docids import Docids
+from gr2.docids.finding import CUT, reciprocal_ranks
 from gr2.similarity import words
 from gr2.store import atomic_file
 from gr2.tables import render
@@ -30,8 +30,6 @@ KINDS = {
     "numbered": "found nothing free: the first proposal with a number behind it",
 }
 PLACES = 8  # at how many places tokens are counted
-CUT = 100  # reciprocal ranks behind this one are 0
-BATCH = 1000  # docids searched for at a time: the rankings of a whole corpus would fill the memory
 SIDE = [  # the figures that are laid side by side
     *("documents", "first proposal", *list(KINDS)[1:], "mean length", "tokens to uniqueness"),
     *(f"MRR@{CUT}", "Hits@1", "searched for", "neighbour prefix share", "neighbour Jaccard"),
@@ -241,21 +239,13 @@ def _places(rows: Sequence[Sequence[int]]) -> tuple[Place, ...]:
 
 
 def _searched(docids: Docids, collection: Collection, sample: int | None, progress: bool) -> SelfRetrieval:
-    from tqdm import tqdm
-
-    docnos = sorted(docids.docnos)
-    if sample is not None and sample < len(docnos):
+    texts = dict(zip(docids.docnos, docids.texts, strict=True))
+    if sample is not None and sample < len(texts):
+        docnos = sorted(texts)
         chosen = np.random.default_rng(0).choice(len(docnos), sample, replace=False)
-        docnos = [docnos[position] for position in sorted(chosen)]
-    index = BM25.index(collection.documents, BM25Config(k1=0.9, b=0.4), progress=progress)
-    reciprocal = []
-    for start in tqdm(range(0, len(docnos), BATCH), leave=False, disable=not progress):
-        texts = {docno: docids.texts[docids.index[docno]] for docno in docnos[start : start + BATCH]}
-        run = index.search(texts, CUT)
-        for docno in texts:
-            found = run.docnos(docno)
-            reciprocal.append(1 / (1 + found.index(docno)) if docno in found else 0.0)
-    return SelfRetrieval(len(docnos), sum(reciprocal) / len(docnos), reciprocal.count(1.0) / len(docnos))
+        texts = {docnos[position]: texts[docnos[position]] for position in chosen.tolist()}
+    found = list(reciprocal_ranks(texts, collection, progress=progress).values())
+    return SelfRetrieval(len(found), sum(found) / len(found), found.count(1.0) / len(found))
 
 
 def _neighbours(docids: Docids, is_text: bool) -> Neighbours:

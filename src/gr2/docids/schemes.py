@@ -122,10 +122,11 @@ def _written(name: str, *, regularised: bool) -> Scheme:
         fusion = replace(making.writing.fusion, regularised=regularised)
         writer = learned(replace(making, writing=replace(making.writing, fusion=fusion)))
         texts = {document.docno: document.contents for document in making.collection.documents}
+        kept = making.folder / f"radius-{making.writing.radius:g}"
 
         def propose(docnos: Iterable[str], attempt: int) -> Proposals:
             wanted = {docno: texts[docno] for docno in docnos}
-            return writer.propose(wanted, making.folder, attempt=attempt, progress=making.progress)
+            return writer.propose(wanted, kept, attempt=attempt, progress=making.progress)
 
         about = making.about(
             name, generator=Path(making.generator or making.backbone).name, targets=writer.targets

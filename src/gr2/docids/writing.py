@@ -235,6 +235,23 @@ class Writer:
         rows = [np.random.default_rng(seed).standard_normal(width) for seed in seeds]
         return torch.from_numpy(np.stack(rows).astype(np.float32))
 
+    @torch.inference_mode()
+    def represent_documents(self, texts: Mapping[str, str]) -> dict[str, Tensor]:
+        """The e_d [Z] of each document (docno → text)."""
+        found: dict[str, Tensor] = {}
+        for chunk in self.chunks(texts):
+            _, e_d = self.fusion.read_documents(*padded([row for _, row in chunk]))
+            assert e_d is not None, "a plain generator has no latent space"
+            found |= dict(zip([docno for docno, _ in chunk], e_d, strict=True))
+        return found
+
+    @torch.inference_mode()
+    def represent_queries(self, texts: Sequence[str]) -> Tensor:
+        """The e_q [N, Z] of queries."""
+        rows = self._read(texts)
+        parts = [rows[start : start + CHUNK] for start in range(0, len(rows), CHUNK)]
+        return torch.cat([self.fusion.read_queries(*padded(part)) for part in parts])
+
     def with_radius(self, radius: float) -> "Writer":
         """The same model writing at another |r|."""
         config = replace(self.config, radius=radius)
