@@ -1,0 +1,191 @@
+"""Writing docids: documents/s of ours and of transformers' `generate`, the same model, documents and beams.
+
+    python benchmarks/docids.py --generator T5-FOLDER --collection FOLDER [--docids MAKING-FOLDER]
+
+The generator of a fusion model writes pseudo-queries with 10 beams for chunks of 16 documents, one thread.
+Both read the same encoder states and slots, write the same tokens (those of the collection) and stop by the
+same rule; systems take turns on each chunk, and what they write is compared. The encoder is timed apart.
+A model that has learned nothing writes until it is cut: give the folder of a trained one (OUT.making of
+`gr2 docids build --scheme fusion`), or a few steps are trained first.
+
+  ours      `free_beam` on the decoder's prepared weights
+  generate  `T5ForConditionalGeneration.generate` with the same stack and head, cached keys and values
+  stock     the same with the head over the whole vocabulary of the checkpoint, which `generate` would use
+"""
+
+import argparse
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import torch
+from machine import facts
+from torch import Tensor
+
+from gr2.batches import padded
+from gr2.decode.free import free_beam
+from gr2.docids.latent import on_sphere
+from gr2.docids.writing import CHUNK, Writer, WritingConfig
+from gr2.formats import open_collection
+from gr2.network import END, START
+from gr2.store import write_json
+
+Ask = Callable[[Tensor, Tensor], list[list[tuple[int, ...]]]]
+
+
+def ours(writer: Writer) -> Ask:
+    """`free_beam` as `Writer.write` calls it."""
+    decoder, config = writer.fusion.generator.decoder_for_search(), writer.config
+
+    def ask(states: Tensor, mask: Tensor) -> list[list[tuple[int, ...]]]:
+        found = free_beam(
+            decoder,
+            states,
+            mask,
+            end=END,
+            beams=config.beams,
+            longest=config.query,
+            length_penalty=config.length_penalty,
+        )
+        return [[one.tokens for one in row] for row in found]
+
+    return ask
+
+
+def generate(writer: Writer, extra: int = 0) -> Ask:
+    """The peer: transformers' own T5 around the same decoder, with so many rows more in its head."""
+    hf: Any = import_module("transformers")
+    network, config = writer.fusion.generator, writer.config
+    size = network.head.out_features + extra
+    shape = replace_config(network.decoder.config, size)
+    model: Any = hf.T5ForConditionalGeneration(shape).eval()
+    model.decoder.load_state_dict(
+        {n: v for n, v in network.decoder.state_dict().items() if "embed_tokens" not in n}, strict=False
+    )
+    for table, rows in (
+        (model.shared, network.decoder.embed_tokens.weight),
+        (model.lm_head, network.head.weight),
+    ):
+        padding = torch.zeros(extra, rows.shape[1])
+        table.weight = torch.nn.Parameter(torch.cat([rows.detach(), padding]))
+    model.decoder.embed_tokens = model.shared
+    settings = hf.GenerationConfig(
+        num_beams=config.beams,
+        num_return_sequences=config.beams,
+        max_new_tokens=config.query + 1,
+        length_penalty=config.length_penalty,
+        early_stopping="never",
+        do_sample=False,
+        decoder_start_token_id=START,
+        eos_token_id=END,
+        pad_token_id=START,
+        suppress_tokens=list(range(size - extra, size)) if extra else None,
+    )
+
+    def ask(states: Tensor, mask: Tensor) -> list[list[tuple[int, ...]]]:
+        out = model.generate(
+            encoder_outputs=hf.modeling_outputs.BaseModelOutput(last_hidden_state=states),
+            attention_mask=mask,
+            generation_config=settings,
+        )
+        rows = [tuple(t for t in row[1:] if t > END) for row in out.tolist()]
+        return [rows[i : i + config.beams] for i in range(0, len(rows), config.beams)]
+
+    return ask
+
+
+def replace_config(config: Any, size: int) -> Any:
+    """The decoder's configuration as that of a whole T5 with an untied head over so many tokens."""
+    from transformers import T5Config
+
+    kept = {k: v for k, v in config.to_dict().items() if k not in ("is_decoder", "is_encoder_decoder")}
+    known = {
+        "vocab_size": size,
+        "tie_word_embeddings": False,
+        "scale_decoder_outputs": False,
+        "num_layers": 1,
+    }
+    return T5Config(**kept | known | {"num_decoder_layers": config.num_layers, "is_encoder_decoder": True})
+
+
+def memory(writer: Writer, chunk: list[tuple[str, list[int]]]) -> tuple[Tensor, Tensor]:
+    """What the decoder attends to for a chunk of documents."""
+    ids, mask = padded([row for _, row in chunk])
+    states, e_d = writer.fusion.read_documents(ids, mask)
+    z = None if e_d is None else on_sphere(e_d, writer.noise(chunk, 0), writer.config.radius)
+    return writer.fusion.memory(z, states, mask)
+
+
+def measure(writer: Writer, documents: dict[str, str], systems: dict[str, Ask]) -> dict[str, Any]:
+    """Every system on every chunk, in turns; medians over chunks of CPU seconds a document."""
+    seconds: dict[str, list[float]] = {name: [] for name in ("encoder", *systems)}
+    same = {name: 0 for name in systems}
+    best = 0
+    for number, chunk in enumerate(writer.chunks(documents)):
+        begun = time.process_time()
+        with torch.inference_mode():
+            states, mask = memory(writer, chunk)
+        seconds["encoder"].append((time.process_time() - begun) / len(chunk))
+        found = {}
+        for name in sorted(systems, key=lambda name: (list(systems).index(name) + number) % len(systems)):
+            begun = time.process_time()
+            found[name] = systems[name](states, mask)
+            seconds[name].append((time.process_time() - begun) / len(chunk))
+        best += len(chunk)
+        for name, rows in found.items():
+            same[name] += sum(a[0] == b[0] for a, b in zip(rows, found["ours"], strict=True))
+    middle = {name: statistics.median(values) for name, values in seconds.items()}
+    return {
+        "cpu_seconds_a_document": middle,
+        "documents_a_second": {name: 1 / value for name, value in middle.items()},
+        "ratio_to_ours": {name: middle[name] / middle["ours"] for name in systems},
+        "ratio_with_encoder": {
+            name: (middle[name] + middle["encoder"]) / (middle["ours"] + middle["encoder"])
+            for name in systems
+        },
+        "same_first_docid": {name: count / best for name, count in same.items()},
+    }
+
+
+def main() -> None:
+    """Train or find a model, measure, write the figures."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--generator", required=True, help="folder or hub name of a T5 checkpoint")
+    parser.add_argument("--collection", required=True, help="folder")
+    parser.add_argument("--docids", type=Path, help="OUT.making of fusion docids: the model is there")
+    parser.add_argument("--steps", type=int, default=60, help="of training, if there is no model (60)")
+    parser.add_argument("--documents", type=int, default=160, help="to write for (160)")
+    parser.add_argument("--out", type=Path, default=Path("benchmarks/results/docids.json"))
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    collection = open_collection(options.collection)
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = options.docids / "generator" if options.docids else Path(temporary)
+        config = WritingConfig(steps=options.steps)
+        run = Writer.learn(collection, options.generator, folder, config, resume=True)
+        writer = next(each for each in run if isinstance(each, Writer))
+    texts = {document.docno: document.contents for document in collection.documents}
+    step = max(1, len(texts) // options.documents)
+    documents = {docno: texts[docno] for docno in sorted(texts)[::step][: options.documents]}
+    extra = max(0, writer.tokenizer.vocab_size - writer.fusion.generator.head.out_features)
+    systems = {"ours": ours(writer), "generate": generate(writer), "stock": generate(writer, extra)}
+    with torch.inference_mode():
+        figures = measure(writer, documents, systems)
+    settings = {"beams": config.beams, "longest": config.query, "chunk": CHUNK, "documents": len(documents)}
+    settings |= {"tokens": writer.fusion.generator.head.out_features, "steps": options.steps}
+    write_json(
+        options.out, {"settings": settings, "figures": figures, "machine": facts("torch", "transformers")}
+    )
+    for name, ratio in figures["ratio_to_ours"].items():
+        rate, same = figures["documents_a_second"][name], figures["same_first_docid"][name]
+        print(f"{name:10} {rate:6.2f} documents/s, ours is {ratio:.2f}x, same first docid {same:.3f}")
+
+
+if __name__ == "__main__":
+    main()

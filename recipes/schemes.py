@@ -1,0 +1,189 @@
+"""Docid schemes side by side: how healthy they are, what |r| trades, and what the same model makes of each.
+
+    python recipes/schemes.py build   --backbone B --generator G --out FOLDER COLLECTION ...
+    python recipes/schemes.py sweep   --backbone B --generator G --out FOLDER COLLECTION ...
+    python recipes/schemes.py report  --backbone B --generator G --out FOLDER COLLECTION ... [--docs docs]
+
+`build` makes the docids of every scheme (the generators that write them learn for `--generator-steps`), their
+health reports and the comparison of radii. `sweep` trains the same retrieval model with the same steps on
+each scheme, for every seed. `report` prints the tables and needs no training. All go on where they were
+interrupted.
+"""
+
+import argparse
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from gr2.baselines.sparse import BM25, BM25Config
+from gr2.compare import compare
+from gr2.data import Collection
+from gr2.docids import Docids
+from gr2.docids.radius import as_dicts, as_table, compare_radii
+from gr2.docids.radius import plot as plot_radii
+from gr2.docids.report import Health, health, plot, side_by_side
+from gr2.docids.schemes import Making, build, learned
+from gr2.docids.writing import WritingConfig
+from gr2.experiment import Trial, gather, kept_vectors, sweep
+from gr2.formats import open_collection
+from gr2.info import headline
+from gr2.runs import Run
+from gr2.store import write_json
+from gr2.tables import comparison_table
+
+SCHEMES = ("fusion", "query", "title", "number", "kmeans", "pq", "rq")
+MEASURES = ("nDCG@20", "ERR@20", "Hits@1")
+RADII = (0.0, 1.0, 2.0, 3.0, 4.0)
+PLAN: Mapping[str, Any] = {
+    "recipe": "gr2",
+    "texts": 4,
+    "smoothing": 0.0,
+    "learning_rate": 1e-4,
+    "pretrained_rate": 1.0,
+    "average": 0.3,
+    "augment": {"paragraphs": 0, "sentences": 0, "entities": 0, "pieces": 8},
+}
+"""As in recipes/graded.py: chosen with title docids."""
+
+
+def making(options: argparse.Namespace, path: str, scheme: str) -> Making:
+    """What a scheme is made with."""
+    collection = open_collection(path)
+    folder = options.out / f"{Path(path).name}.{scheme}.making"
+    docnos = sorted(document.docno for document in collection.documents)
+    vectors = None
+    if scheme in ("kmeans", "pq", "rq"):
+        vectors = kept_vectors(collection, options.backbone, docnos, options.out)
+    return Making(
+        collection=collection,
+        backbone=options.backbone,
+        folder=folder,
+        words=6,
+        generator=options.generator,
+        writing=WritingConfig(
+            steps=options.generator_steps, pairs=options.pairs, radius=options.radius, beams=options.beams
+        ),
+        resume=True,
+        progress=True,
+        known_vectors=vectors,
+    )
+
+
+def make(options: argparse.Namespace, path: str) -> None:
+    """Docids of every scheme, their health, and the radii."""
+    for scheme in options.schemes:
+        folder = options.out / f"{Path(path).name}.{scheme}"
+        how = making(options, path, scheme)
+        if scheme == "fusion" and not (options.out / f"{Path(path).name}.radii.json").exists():
+            rows = compare_radii(
+                learned(how), how.collection, RADII, how.folder, sample=options.sample, progress=True
+            )
+            write_json(options.out / f"{Path(path).name}.radii.json", as_dicts(rows))
+            print(as_table(rows))
+        if not folder.exists():
+            build(scheme, how).save(folder)
+        print(f"{folder}: {dict(Docids.load(folder).clashes)}")
+
+
+def trials(options: argparse.Namespace, path: str) -> Iterator[Trial]:
+    """Every scheme, seed by seed; on the dev split where there is one."""
+    split = "dev" if "dev" in open_collection(path).qrels else "test"
+    for seed in range(options.seeds):
+        for scheme in options.schemes:
+            yield Trial(
+                system=scheme,
+                collection=path,
+                backbone=options.backbone,
+                docids=str(options.out / f"{Path(path).name}.{scheme}"),
+                plan={**PLAN, "steps": options.steps, "seed": seed, "prior": options.prior},
+                split=split,
+            )
+
+
+def report(options: argparse.Namespace, path: str) -> dict[str, Any]:
+    """Print a collection's tables and return its figures."""
+    collection = open_collection(path)
+    name = Path(path).name
+    print(f"### {headline(collection)}\n")
+    folders = {scheme: options.out / f"{name}.{scheme}" for scheme in options.schemes}
+    healths = {s: health(Docids.load(f), collection) for s, f in folders.items() if f.exists()}
+    print(side_by_side(healths), "\n")
+    saved: dict[str, Any] = {"health": {scheme: each.as_dict() for scheme, each in healths.items()}}
+    radii = options.out / f"{name}.radii.json"
+    if radii.exists():
+        saved["radii"] = json.loads(radii.read_text(encoding="utf-8"))
+        _radii(options, name, saved["radii"])
+    if options.docs:
+        _draw(options.docs / "plots", name, healths)
+    done = [t for t in trials(options, path) if (options.out / t.name).exists()]
+    if done:
+        saved["retrieval"] = _retrieval(options, collection, done)
+    return saved
+
+
+def _radii(options: argparse.Namespace, name: str, rows: list[dict[str, float]]) -> None:
+    from gr2.docids.radius import AtRadius
+
+    known = [AtRadius(**row) for row in rows]
+    print(as_table(known), "\n")
+    if options.docs:
+        plot_radii(known, options.docs / "plots" / f"radii-{name}.svg")
+
+
+def _draw(folder: Path, name: str, healths: Mapping[str, Health]) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    plot(healths, folder / f"docids-{name}.svg")
+
+
+def _retrieval(options: argparse.Namespace, collection: Collection, done: list[Trial]) -> dict[str, Any]:
+    queries = {qid: collection.queries[qid] for qid in collection.split(done[0].split)}
+    lexical = BM25.index(collection.documents, BM25Config(k1=1.5, b=0.75)).search(queries, 30, name="BM25")
+    rows = [("BM25 k1=1.5 b=0.75", 0, lexical)]
+    rows += [(t.system, t.plan["seed"], Run.read(options.out / t.name / "run.trec")) for t in done]
+    evaluations = gather(collection, rows, MEASURES, split=done[0].split)
+    comparison = compare(evaluations)
+    print(f"{done[0].split} queries\n\n{comparison_table(comparison, 'markdown')}\n")
+    return {
+        "split": done[0].split,
+        "seeds": 1 + max(t.plan["seed"] for t in done),
+        "means": {e.name: e.means for e in evaluations},
+    }
+
+
+def main() -> None:
+    """Build, sweep or report."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("do", choices=("build", "sweep", "report"))
+    parser.add_argument("collections", nargs="+", help="folders")
+    parser.add_argument("--backbone", required=True, help="checkpoint of the retrieval model")
+    parser.add_argument("--generator", required=True, help="checkpoint that learns to write docids")
+    parser.add_argument("--out", type=Path, required=True, help="where docids and trials are kept")
+    parser.add_argument("--schemes", nargs="+", default=list(SCHEMES))
+    parser.add_argument("--generator-steps", type=int, default=300, help="(300)")
+    parser.add_argument("--pairs", type=int, default=5000, help="to learn from at most (5,000)")
+    parser.add_argument("--radius", type=float, default=2.0, help="|r| (2)")
+    parser.add_argument("--beams", type=int, default=10, help="(10)")
+    parser.add_argument("--sample", type=int, default=300, help="documents of the comparison of radii (300)")
+    parser.add_argument("--steps", type=int, default=200, help="of each retrieval model (200)")
+    parser.add_argument("--prior", type=float, default=1.0, help="node prior's vectors a document (1)")
+    parser.add_argument("--seeds", type=int, default=3, help="(3)")
+    parser.add_argument("--workers", type=int, default=2, help="trials side by side (2)")
+    parser.add_argument("--docs", type=Path, help="folder for plots and results/docids.json")
+    options = parser.parse_args()
+    if options.do == "build":
+        for path in options.collections:
+            make(options, path)
+    elif options.do == "sweep":
+        wanted = [t for path in options.collections for t in trials(options, path)]
+        sweep(sorted(wanted, key=lambda t: t.plan["seed"]), options.out, workers=options.workers)
+    else:
+        saved = {Path(path).name: report(options, path) for path in options.collections}
+        if options.docs:
+            write_json(options.docs / "results" / "docids.json", saved)
+
+
+if __name__ == "__main__":
+    main()
