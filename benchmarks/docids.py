@@ -50,6 +50,7 @@ def ours(writer: Writer) -> Ask:
             beams=config.beams,
             longest=config.query,
             length_penalty=config.length_penalty,
+            never=(START,),
         )
         return [[one.tokens for one in row] for row in found]
 
@@ -83,7 +84,7 @@ def generate(writer: Writer, extra: int = 0) -> Ask:
         decoder_start_token_id=START,
         eos_token_id=END,
         pad_token_id=START,
-        suppress_tokens=list(range(size - extra, size)) if extra else None,
+        suppress_tokens=[START, *range(size - extra, size)],
     )
 
     def ask(states: Tensor, mask: Tensor) -> list[list[tuple[int, ...]]]:
@@ -168,8 +169,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as temporary:
         folder = options.docids / "generator" if options.docids else Path(temporary)
         config = WritingConfig(steps=options.steps)
-        run = Writer.learn(collection, options.generator, folder, config, resume=True)
-        writer = next(each for each in run if isinstance(each, Writer))
+        writer = Writer.of(collection, options.generator, config)
+        for _ in writer.learn(folder, resume=True):
+            pass
     texts = {document.docno: document.contents for document in collection.documents}
     step = max(1, len(texts) // options.documents)
     documents = {docno: texts[docno] for docno in sorted(texts)[::step][: options.documents]}

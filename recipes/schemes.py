@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from gr2.baselines.dense import document_vectors
 from gr2.baselines.sparse import BM25, BM25Config
 from gr2.compare import compare
 from gr2.data import Collection
@@ -25,7 +26,7 @@ from gr2.docids.radius import plot as plot_radii
 from gr2.docids.report import Health, health, plot, side_by_side
 from gr2.docids.schemes import Making, build, learned
 from gr2.docids.writing import WritingConfig
-from gr2.experiment import Trial, gather, kept_vectors, sweep
+from gr2.experiment import Trial, gather, sweep
 from gr2.formats import open_collection
 from gr2.info import headline
 from gr2.runs import Run
@@ -54,7 +55,7 @@ def making(options: argparse.Namespace, path: str, scheme: str) -> Making:
     docnos = sorted(document.docno for document in collection.documents)
     vectors = None
     if scheme in ("kmeans", "pq", "rq"):
-        vectors = kept_vectors(collection, options.backbone, docnos, options.out)
+        vectors = document_vectors(collection, docnos, options.backbone, options.out)
     return Making(
         collection=collection,
         backbone=options.backbone,

@@ -162,6 +162,13 @@ def test_other_length_penalties(length_penalty):
     assert_same(written(model, ids, mask, **options), generated(model, ids, mask, **options))
 
 
+def test_a_row_goes_on_while_a_longer_sequence_could_overtake():
+    """Where that happens: a search that judged rows by their present length would miss what it finds."""
+    model, (ids, mask) = tilted(make_t5(tied=False, seed=3), 6.0), padded(TEXTS)
+    options = {"beams": 2, "longest": 14, "length_penalty": 2.0}
+    assert_same(written(model, ids, mask, **options), generated(model, ids, mask, **options))
+
+
 def test_a_text_is_answered_alike_alone_and_in_company():
     model, (ids, mask) = tilted(make_bart(), 2.0), padded(TEXTS)
     together = written(model, ids, mask, beams=4, longest=6)

@@ -93,6 +93,7 @@ def _start(trial: Trial, out: Path) -> "subprocess.Popen[bytes]":
 
 def perform(trial: Trial, out: Path) -> None:
     """Train, search, and leave the run and the figures in OUT/NAME."""
+    from gr2.baselines.dense import document_vectors
     from gr2.formats import open_collection
     from gr2.geometry import agreement
     from gr2.learn import Plan, learn
@@ -105,7 +106,7 @@ def perform(trial: Trial, out: Path) -> None:
     if "augment" in settings:
         settings["augment"] = AugmentConfig(**settings["augment"])
     plan = Plan(**settings)
-    vectors = kept_vectors(whole, trial.backbone, docids.docnos, out) if plan.prior > 0 else None
+    vectors = document_vectors(whole, docids.docnos, trial.backbone, out) if plan.prior > 0 else None
     begun, wall = time.process_time(), time.monotonic()
     folder = out / f"{trial.name}.model"
     model = learn(collection, docids, trial.backbone, folder, plan, vectors=vectors, resume=True)
@@ -139,18 +140,6 @@ def _docids(trial: Trial, collection: Collection, out: Path) -> "Docids":
     if docids.about.get("fingerprint") != collection.fingerprint:
         raise ValueError(f"{trial.docids}: has docids of another collection than {trial.collection}")
     return docids
-
-
-def kept_vectors(collection: Collection, backbone: str, docnos: Sequence[str], out: Path) -> Any:
-    """The documents' vectors, made once for all trials on a collection; their cost is kept with them."""
-    from gr2.baselines.dense import document_vectors
-
-    folder = out / f"vectors.{Path(backbone).name}.{collection.fingerprint[:12]}"
-    begun, known = time.process_time(), folder.exists()
-    vectors = document_vectors(collection.documents, docnos, backbone, folder)
-    if not known:
-        write_json(folder / "cost.json", {"cpu_seconds": time.process_time() - begun})
-    return vectors
 
 
 def gather(

@@ -5,6 +5,7 @@ weights moving, and with the model's own mistakes as extra negatives. Started by
 batches of its own, and the first one writes.
 """
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -65,6 +66,10 @@ class Plan:
     """Mixed precision; None decides by the processor."""
     augment: AugmentConfig = AugmentConfig()
 
+    def as_dict(self) -> dict[str, Any]:
+        """As JSON would bring it back."""
+        return json.loads(json.dumps(asdict(self)))  # type: ignore[no-any-return]
+
     def __post_init__(self) -> None:
         """Refuse what could not be searched with."""
         if self.prior > 0 and self.normaliser != "trie":
@@ -111,7 +116,7 @@ def learn(
     )
     if plan.prior > 0:
         if vectors is None:
-            vectors = document_vectors(collection.documents, docids.docnos, backbone, folder, progress=show)
+            vectors = document_vectors(collection, docids.docnos, backbone, folder, progress=show)
         model.network.take_prior(Prior.build(model.trie, vectors, most=round(plan.prior * len(docids))))
     levels = max(1, collection.grades)
     objective = Objective(
@@ -135,6 +140,7 @@ def learn(
             resume=resume,
             read=FrozenStates(model.network, examples, progress=show) if stage.name == "frozen" else None,
             judge=judge,
+            about={"fingerprint": collection.fingerprint, "docids": docids.digest, "plan": plan.as_dict()},
         )
         for _ in shown(run, stage.name, stage.settings.steps, show=show):
             pass

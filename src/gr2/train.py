@@ -92,6 +92,7 @@ def train(
     resume: bool = False,
     read: Read | None = None,
     judge: Callable[[], float] | None = None,
+    about: Mapping[str, Any] | None = None,
 ) -> Iterator[Progress]:
     """Train in place, yielding after every logged step; exhaust the iterator to finish.
 
@@ -106,6 +107,8 @@ def train(
         judge: says how good the network is at this moment (more is better), for instance by decoding dev
             queries. It finds the network in eval mode and, once averaging has begun, with the averaged
             weights: what it judges is what would be kept. Rank 0 alone is asked.
+        about: what else has to be the same for a run to be resumed, JSON-like: whatever the batches and the
+            objective come from.
     """
     machine, read = accelerator(), read or encoded
     _check(config, batches, machine, judged=judge is not None)
@@ -115,7 +118,7 @@ def train(
     # A debugging aid that comes with it and writes all new memory twice.
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
     optimiser = torch.optim.AdamW(_groups(network, config), weight_decay=config.weight_decay, fused=True)
-    settings = {**asdict(config), "ranks": machine.num_processes}
+    settings = {**asdict(config), "ranks": machine.num_processes, **(about or {})}
     state = _begin(network, optimiser, folder, settings, machine)
     clock = Clock(state.step)
     while not _over(state, config):

@@ -7,6 +7,7 @@ its best piece (MaxP). This file knows no judgements, and nothing of how a text 
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 from safetensors.numpy import load_file, save_file
 
 from gr2.augment import pieces
-from gr2.data import Document
+from gr2.data import Collection, Document
 from gr2.embed import Encoder, Vectors
 from gr2.runs import Ranking, Run
 from gr2.store import atomic_file
@@ -150,17 +151,16 @@ class Dense:
 
 
 def document_vectors(
-    documents: Iterable[Document],
-    docnos: Sequence[str],
-    backbone: str,
-    folder: Path,
-    *,
-    progress: bool = False,
+    collection: Collection, docnos: Sequence[str], backbone: str, folder: Path, *, progress: bool = False
 ) -> Vectors:
-    """The mean vectors of these documents [N, W], made once: they are kept in the folder."""
-    path = folder / "vectors.safetensors"
+    """The mean vectors of these documents [N, W], made once: they are kept in the folder.
+
+    Vectors of another backbone or of another collection have another file.
+    """
+    key = blake2b(f"{backbone} {collection.fingerprint}".encode(), digest_size=6).hexdigest()
+    path = folder / f"vectors.{Path(backbone).name}.{key}.safetensors"
     if not path.exists():
-        index = Dense.index(documents, Encoder.load(backbone), progress=progress)
+        index = Dense.index(collection.documents, Encoder.load(backbone), progress=progress)
         with atomic_file(path) as temporary:
             save_file({"vectors": index.vectors(docnos)}, temporary)
     return load_file(path)["vectors"]

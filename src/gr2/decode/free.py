@@ -7,6 +7,7 @@ continuations of each text are ranked; those that end among the first `beams` ar
 Shapes: B texts, K beams, R rows (those that go on), V tokens.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -36,6 +37,7 @@ def free_beam(
     beams: int = 10,
     longest: int = 32,
     length_penalty: float = 1.0,
+    never: Sequence[int] = (),
 ) -> list[list[Written]]:
     """The best sequences of each text, best first, at most `beams` of them.
 
@@ -48,10 +50,11 @@ def free_beam(
         longest: tokens of a sequence at most, without the end, which is all that may follow them.
         length_penalty: a score is the sum of log-probabilities divided by the length, end included, to this
             power.
+        never: tokens that are not written; their probability is lost, not shared out.
     """
     if beams < 1 or longest < 1:
         raise ValueError(f"expected at least 1 beam and 1 token, found {beams} and {longest}")
-    search = _Free(decoder, states, mask, end, beams, longest, length_penalty)
+    search = _Free(decoder, states, mask, end, beams, longest, length_penalty, list(never))
     for depth in range(longest + 1):
         if not search.step(depth):
             break
@@ -70,8 +73,10 @@ class _Free:
         beams: int,
         longest: int,
         penalty: float,
+        never: list[int],
     ) -> None:
         self.decoder, self.end, self.beams, self.longest, self.penalty = decoder, end, beams, longest, penalty
+        self.never = never
         self.cells = Cells(decoder, states.to(decoder.embedding), mask, longest + 1, keep=False)
         batch = len(states)
         self.text = torch.arange(batch)  # [R]
@@ -85,6 +90,7 @@ class _Free:
         """Read one token in each row; whether any goes on."""
         cells, state = self.cells.extend(self.text, self.cell, self.token, torch.ones_like(self.text))
         gain = torch.log_softmax(self.decoder.logits(state).float(), 1)  # [R, V]
+        gain[:, self.never] = NOTHING
         if depth == self.longest:  # only the end may follow
             ends = gain[:, self.end].clone()
             gain.fill_(NOTHING)[:, self.end] = ends

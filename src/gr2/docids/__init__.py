@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import cached_property
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +63,12 @@ class Docids:
         """The number of documents."""
         return len(self.docnos)
 
+    @cached_property
+    def digest(self) -> str:
+        """A short name for exactly these docids: whoever has the same digest has the same trie."""
+        rows = zip(self.docnos, self.tokens, strict=True)
+        return blake2b(orjson.dumps([list(row) for row in rows]), digest_size=12).hexdigest()
+
     def flat(self) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
         """All tokens behind each other and where each docid starts, as `Trie.build` takes them."""
         lengths = np.fromiter(map(len, self.tokens), np.int64, len(self.tokens))
@@ -102,7 +109,9 @@ class Docids:
     def _of(
         self, rows: Iterable[tuple[str, str, Tokens]], clashes: Mapping[str, int], fingerprint: str
     ) -> "Docids":
-        docnos, texts, tokens = zip(*sorted(rows), strict=True)
+        kept = sorted(rows)
+        docnos, texts = tuple(row[0] for row in kept), tuple(row[1] for row in kept)
+        tokens = tuple(row[2] for row in kept)
         about = {**self.about, "fingerprint": fingerprint}
         return replace(self, docnos=docnos, texts=texts, tokens=tokens, clashes=clashes, about=about)
 

@@ -5,11 +5,13 @@ says where it stands (NCI's position-aware tokens). A number behind the codes, g
 written in decimal digits, which are ten more codes at the end. This file knows no vectors and no model.
 """
 
+import re
 from collections.abc import Sequence
 
 from gr2.docids import Tokenise
 
 DIGITS = 10
+CODES = re.compile(r"[0-9]+(-[0-9]+)*( [0-9]+)?")
 
 
 def written(codes: Sequence[int]) -> str:
@@ -31,6 +33,10 @@ def code_tokeniser(sizes: Sequence[int]) -> Tokenise:
 
     def read(text: str) -> list[int]:
         path, _, number = text.partition(" ")
+        if not CODES.fullmatch(text):
+            raise ValueError(
+                f"expected codes such as 3-17-4, and perhaps a number behind them, found {text!r}"
+            )
         codes = [int(code) for code in path.split("-")]
         if len(codes) > len(sizes) or any(not 0 <= c < n for c, n in zip(codes, sizes, strict=False)):
             raise ValueError(f"expected at most {len(sizes)} codes below {max(sizes)}, found {text!r}")

@@ -38,10 +38,13 @@ class Pairs:
         return len(self.docnos)
 
     def parted(self, share: float = 0.05, *, most: int = 200) -> tuple["Pairs", "Pairs"]:
-        """Those to learn from, and those of a few documents, drawn by their docno, to judge by."""
-        scores = [int.from_bytes(blake2b(docno.encode(), digest_size=4).digest()) for docno in self.docnos]
-        held = {i for i, score in enumerate(scores) if score < share * 2**32}
-        held = set(sorted(held, key=lambda i: (scores[i], self.docnos[i]))[:most])
+        """Those to learn from, and those of `most` documents or fewer, drawn by docno, to judge by."""
+        scores = {
+            docno: int.from_bytes(blake2b(docno.encode(), digest_size=4).digest()) for docno in self.docnos
+        }
+        drawn = [docno for docno, score in scores.items() if score < share * 2**32]
+        kept = set(sorted(drawn, key=lambda docno: (scores[docno], docno))[:most])
+        held = {i for i, docno in enumerate(self.docnos) if docno in kept}
         if len(held) == len(self):
             held = set()
         return self._only(set(range(len(self))) - held), self._only(held)

@@ -67,8 +67,9 @@ def compare_radii(
     e_d = writer.represent_documents(texts)
     found = []
     for radius in radii:
-        here = folder / f"radius-{radius:g}-{len(texts)}"
-        proposals = writer.with_radius(radius).propose(texts, here, progress=progress)
+        here = writer.with_radius(radius)
+        kept = folder / f"{here.written}-sample-{len(texts)}"
+        proposals = here.propose(texts, kept, progress=progress)
         first = {docno: rows[0][0] for docno, rows in proposals.items()}
         found.append(_at(radius, writer, collection, first, e_d))
     return found

@@ -62,7 +62,7 @@ class Making:
         if self.known_vectors is not None:
             return self.known_vectors
         return document_vectors(
-            self.collection.documents, self.docnos, self.backbone, self.folder, progress=self.progress
+            self.collection, self.docnos, self.backbone, self.folder, progress=self.progress
         )
 
     def about(self, scheme: str, **more: Any) -> dict[str, Any]:
@@ -122,14 +122,14 @@ def _written(name: str, *, regularised: bool) -> Scheme:
         fusion = replace(making.writing.fusion, regularised=regularised)
         writer = learned(replace(making, writing=replace(making.writing, fusion=fusion)))
         texts = {document.docno: document.contents for document in making.collection.documents}
-        kept = making.folder / f"radius-{making.writing.radius:g}"
+        kept = making.folder / writer.written
 
         def propose(docnos: Iterable[str], attempt: int) -> Proposals:
             wanted = {docno: texts[docno] for docno in docnos}
             return writer.propose(wanted, kept, attempt=attempt, progress=making.progress)
 
         about = making.about(
-            name, generator=Path(making.generator or making.backbone).name, targets=writer.targets
+            name, generator=Path(making.generator or making.backbone).name, targets=writer.pairs.targets
         )
         if regularised:
             about |= {"radius": making.writing.radius}
@@ -146,18 +146,12 @@ def _written(name: str, *, regularised: bool) -> Scheme:
 
 def learned(making: Making) -> Writer:
     """The trained model that writes docids; its checkpoints lie in the folder of the making."""
-    run = Writer.learn(
-        making.collection,
-        making.generator or making.backbone,
-        making.folder / "generator",
-        making.writing,
-        seed=making.seed,
-        resume=making.resume,
-    )
-    for now in shown(run, "docid model", making.writing.steps, show=making.progress):
-        if isinstance(now, Writer):
-            return now
-    raise AssertionError("learning ends with a writer")
+    generator = making.generator or making.backbone
+    writer = Writer.of(making.collection, generator, making.writing, seed=making.seed)
+    run = writer.learn(making.folder / "generator", resume=making.resume)
+    for _ in shown(run, "docid model", making.writing.steps, show=making.progress):
+        pass
+    return writer
 
 
 def _coded(docnos: Iterable[str], paths: Iterable[Sequence[int]]) -> Proposals:

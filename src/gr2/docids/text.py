@@ -50,7 +50,10 @@ def urls(documents: Iterable[Document], *, words: int = 12) -> Proposals:
     for document in documents:
         if not document.url:
             raise ValueError(f"document {document.docno!r} has no URL, so it cannot be its docid")
-        parts = urlsplit(document.url if "//" in document.url else f"//{document.url}")
+        try:
+            parts = urlsplit(document.url if "//" in document.url else f"//{document.url}")
+        except ValueError as error:
+            raise ValueError(f"document {document.docno!r} has the URL {document.url!r}: {error}") from error
         path = [WORD.findall(unquote(part)) for part in parts.path.split("/")]
         found = [word for part in reversed(path) for word in part] + WORD.findall(parts.netloc)
         proposals[document.docno] = [(" ".join(found[:words]).lower() or document.docno, 0.0)]
@@ -73,10 +76,10 @@ def summaries(documents: Iterable[Document], *, words: int = 12) -> Proposals:
             if (found := _words(sentence))
         ]
         best = sorted(rows, key=lambda row: (-row[0], row[1]))[:10]
-        cut = [(" ".join(sentence.split()[:words]), score) for score, sentence in best]
-        proposals[document.docno] = list({t: (t, s) for t, s in cut}.values()) or [
-            (_title(document, words), 0.0)
-        ]
+        cut: dict[str, float] = {}
+        for score, sentence in best:
+            cut.setdefault(" ".join(sentence.split()[:words]), score)
+        proposals[document.docno] = list(cut.items()) or [(_title(document, words), 0.0)]
     return proposals
 
 
@@ -105,8 +108,8 @@ def numbers(documents: Iterable[Document], *, words: int = 0) -> Proposals:
 
 
 def _title(document: Document, words: int) -> str:
-    text = document.title or document.text or document.docno
-    return " ".join(text.split()[:words]) or document.docno
+    found = document.title.split() or document.text.split() or [document.docno]
+    return " ".join(found[:words])
 
 
 def _words(text: str) -> list[str]:

@@ -7,7 +7,7 @@ there are not. This file knows no docid but the proposals it makes.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from gr2.docids import Proposals
 from gr2.docids.fusion import Fusion, FusionConfig, objective
 from gr2.docids.latent import on_sphere
 from gr2.docids.pairs import PairBatches, PairRows, Pairs, pairs_of
-from gr2.network import END, FIRST
+from gr2.network import END, FIRST, START
 from gr2.progress import Progress
 from gr2.store import atomic_file
 from gr2.train import TrainConfig, train
@@ -58,6 +58,12 @@ class WritingConfig:
     tries: int = 3
     """New vectors r for a document that found all its proposals taken."""
 
+    @property
+    def learning(self) -> dict[str, Any]:
+        """What concerns the training; the rest is about writing, and may change afterwards."""
+        writing = ("radius", "beams", "length_penalty", "tries")
+        return {name: value for name, value in asdict(self).items() if name not in writing}
+
 
 class Writer:
     """A docid model with its tokenizer and the tokens it may write."""
@@ -65,10 +71,11 @@ class Writer:
     def __init__(
         self, fusion: Fusion, tokenizer: Any, vocabulary: Sequence[int], config: WritingConfig, *, seed: int
     ) -> None:
-        """Put the parts together; use `Writer.learn` to get one."""
+        """Put the parts together; use `Writer.of` to get one."""
         self.fusion, self.tokenizer, self.config, self.seed = fusion, tokenizer, config, seed
         self.vocabulary = np.asarray(vocabulary, np.int64)  # ascending
-        self.targets = "queries"
+        self.pairs = Pairs([], [], [], "nothing")
+        self.about: dict[str, Any] = {}
 
     @classmethod
     def fresh(cls, backbone: str, texts: Sequence[str], config: WritingConfig, *, seed: int = 0) -> "Writer":
@@ -82,42 +89,38 @@ class Writer:
         return cls(fusion, tokenizer, vocabulary, config, seed=seed)
 
     @classmethod
-    def learn(
-        cls,
-        collection: Collection,
-        backbone: str,
-        folder: Path,
-        config: WritingConfig,
-        *,
-        seed: int = 0,
-        resume: bool = False,
-    ) -> Iterator["Progress | Writer"]:
-        """Train one, yielding its progress and at last itself; checkpoints and metrics lie in the folder."""
+    def of(cls, collection: Collection, backbone: str, config: WritingConfig, *, seed: int = 0) -> "Writer":
+        """One that knows what to `learn` for a collection, and has not learned it yet."""
         pairs = pairs_of(collection, most=config.pairs, seed=seed)
         texts = [document.contents for document in collection.documents]
         writer = cls.fresh(backbone, [*texts, *pairs.queries], config, seed=seed)
-        writer.targets = pairs.targets
-        rows, dev = (writer._rows(part) for part in pairs.parted())
+        writer.pairs = pairs
+        writer.about = {"collection": collection.fingerprint, "generator": Path(backbone).name}
+        return writer
+
+    def learn(self, folder: Path, *, resume: bool = False) -> Iterator[Progress]:
+        """Train on the pairs; exhaust the iterator to finish. Checkpoints and metrics lie in the folder."""
+        config = self.config
+        rows, dev = (self._rows(part) for part in self.pairs.parted())
         settings = TrainConfig(
             steps=config.steps,
             learning_rate=config.learning_rate,
             pretrained_rate=config.pretrained_rate,
             judge_every=max(1, config.steps // 5) if dev.docnos else 0,
-            seed=seed,
+            seed=self.seed,
         )
-        batches = PairBatches(rows, config.batch, seed=seed)
         yield from train(
-            writer.fusion,
+            self.fusion,
             objective,
-            batches,
+            PairBatches(rows, config.batch, seed=self.seed),
             settings,
             folder,
             resume=resume,
             read=lambda fusion, batch: (),
-            judge=(lambda: -writer.dev_loss(dev)) if dev.docnos else None,
+            judge=(lambda: -self.dev_loss(dev)) if dev.docnos else None,
+            about=self.about | config.learning,
         )
-        writer.fusion.eval()
-        yield writer
+        self.fusion.eval()
 
     @torch.inference_mode()
     def dev_loss(self, rows: PairRows) -> float:
@@ -155,6 +158,12 @@ class Writer:
         """What was written, as text."""
         ids = [int(self.vocabulary[token - FIRST]) for token in tokens if token >= FIRST]
         return " ".join(self.tokenizer.decode(ids, skip_special_tokens=True).split())
+
+    @property
+    def written(self) -> str:
+        """A name for the folder of what is written, for what it depends on besides the model."""
+        config = self.config
+        return f"written-{config.radius:g}-{config.beams}-{config.length_penalty:g}"
 
     def chunks(self, texts: Mapping[str, str]) -> list[list[tuple[str, list[int]]]]:
         """Documents as source tokens in chunks of like length, whatever their order was."""
@@ -215,6 +224,7 @@ class Writer:
             beams=self.config.beams,
             longest=self.config.query,
             length_penalty=self.config.length_penalty,
+            never=(START,),
         )
         rows: dict[str, list[tuple[str, float]]] = {}
         for (docno, _), written in zip(chunk, found, strict=True):
@@ -256,5 +266,5 @@ class Writer:
         """The same model writing at another |r|."""
         config = replace(self.config, radius=radius)
         other = Writer(self.fusion, self.tokenizer, self.vocabulary.tolist(), config, seed=self.seed)
-        other.targets = self.targets
+        other.pairs, other.about = self.pairs, self.about
         return other
