@@ -1,12 +1,12 @@
 """Docids of every scheme: unique, the same for the same seed, by one clash rule, and learned by a model."""
 
-import importlib.util
 import random
 from collections import Counter
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+import checkpoints as tiny
 import numpy as np
 import pytest
 import torch
@@ -25,10 +25,6 @@ from gr2.learn import Plan, learn
 from gr2.model import GR2, GR2Config
 from gr2.network import FIRST, Network, NetworkConfig
 from gr2.trie import Trie
-
-_spec = importlib.util.spec_from_file_location("tiny_checkpoints", Path(__file__).parent / "checkpoints.py")
-tiny = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(tiny)
 
 CODED = ("number", "kmeans", "pq", "rq")
 WRITTEN = ("query", "fusion")

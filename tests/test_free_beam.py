@@ -1,9 +1,8 @@
 """Beam search without a trie, against transformers' `generate` and against every sequence there is."""
 
-import importlib.util
 from itertools import product
-from pathlib import Path
 
+import checkpoints as tiny
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
@@ -21,10 +20,6 @@ from gr2.batches import padded
 from gr2.decode import decoder_of
 from gr2.decode.free import Written, free_beam
 from gr2.network import END, Network
-
-_spec = importlib.util.spec_from_file_location("tiny_checkpoints", Path(__file__).parent / "checkpoints.py")
-tiny = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(tiny)
 
 VOCABULARY, PAD = 30, 0
 TEXTS = [[7, 9, 12, 5, 1], [4, 1], [20, 21, 22, 23, 24, 25, 26, 27, 1], [13, 13, 8, 1], [29, 1]]

@@ -1,6 +1,5 @@
 """Regularised fusion: its losses by plain loops, its two models, learning that resumes, writing by shards."""
 
-import importlib.util
 import math
 import random
 import shutil
@@ -10,6 +9,7 @@ from itertools import islice
 from pathlib import Path
 from types import SimpleNamespace
 
+import checkpoints as tiny
 import numpy as np
 import pytest
 import torch
@@ -25,10 +25,6 @@ from gr2.docids.pairs import PairBatches, PairRows, Pairs, pairs_of
 from gr2.docids.writing import Writer, WritingConfig
 from gr2.network import END, FIRST
 from gr2.train import TrainConfig
-
-_spec = importlib.util.spec_from_file_location("tiny_checkpoints", Path(__file__).parent / "checkpoints.py")
-tiny = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(tiny)
 
 SMALL = FusionConfig(width=8, slots=3)
 FAST = WritingConfig(

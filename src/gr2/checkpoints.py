@@ -33,8 +33,8 @@ class Trainable(Protocol):
     def pretrained(self) -> set[nn.Parameter]:
         """The parameters that move slowly."""
 
-    def hold(self, *, encoder: bool) -> None:
-        """Set which parameters move at all: those of the encoder only if it is not held."""
+    def hold(self, *, encoder: bool, tables: bool) -> None:
+        """Set which parameters move: not those of the encoder or of the tokens' rows if these are held."""
 
     def parameters(self) -> Iterator[nn.Parameter]:
         """All of them."""

@@ -14,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch.nn.functional import normalize
 
+from gr2.backbone import FreshDecoder, is_own, parts_of, tokenizer_of
 from gr2.batches import padded
 
 Vectors = NDArray[np.float32]
@@ -33,6 +34,9 @@ class Encoder:
     @classmethod
     def load(cls, backbone: str | Path) -> "Encoder":
         """Read a checkpoint by folder or hub name; one that lacks weights of the encoder is refused."""
+        if is_own(backbone):
+            encoder = parts_of(backbone, FreshDecoder()).encoder
+            return cls(Path(backbone).name, encoder.eval(), tokenizer_of(backbone))
         hf = import_module("transformers")
         kind = hf.AutoConfig.from_pretrained(backbone)
         reader = hf.AutoModelForTextEncoding if kind.model_type in T5_LIKE else hf.AutoModel

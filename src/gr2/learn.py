@@ -62,6 +62,8 @@ class Plan:
     judge_every: int = 100
     patience: int = 0
     seed: int = 0
+    freeze_tables: bool = False
+    """Whether the rows of docid tokens stand still; pre-training wants it."""
     bf16: bool | None = None
     """Mixed precision; None decides by the processor."""
     augment: AugmentConfig = AugmentConfig()
@@ -170,6 +172,7 @@ def stages(plan: Plan) -> list[Stage]:
         average=plan.average,
         judge_every=plan.judge_every if plan.dev else 0,
         patience=plan.patience,
+        freeze_tables=plan.freeze_tables,
         bf16=bf16_pays() if plan.bf16 is None else plan.bf16,
         seed=plan.seed,
     )

@@ -18,6 +18,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from gr2.backbone import tokenizer_of
 from gr2.batches import padded
 from gr2.card import card
 from gr2.decode import Normaliser, Ranked, beam, exact
@@ -70,8 +71,6 @@ class GR2:
     @classmethod
     def fresh(cls, backbone: str | Path, docids: Docids, config: GR2Config, *, seed: int = 0) -> "GR2":
         """An untrained model from a backbone; docid tokens are its own, or codes that it has to learn."""
-        from transformers import AutoTokenizer
-
         alphabet = alphabet_of(docids)
         if "codes" in docids.about:
             network = Network.build(backbone, len(alphabet), config.network, seed=seed)
@@ -79,7 +78,7 @@ class GR2:
                 network.take_codes(torch.from_numpy(docids.code_vectors[alphabet]))
         else:
             network = Network.build(backbone, alphabet.tolist(), config.network, seed=seed)
-        tokenizer: Any = AutoTokenizer.from_pretrained(backbone)
+        tokenizer = tokenizer_of(backbone)
         return cls(network, tokenizer, docids, config, {"backbone": Path(backbone).name, "seed": seed})
 
     @cached_property

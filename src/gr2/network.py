@@ -11,17 +11,26 @@ tokens.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
+from gr2.backbone import (
+    END,
+    FIRST,
+    START,
+    Family,
+    FreshDecoder,
+    empty_stacks,
+    parts_of,
+    rows_of,
+    width_of,
+)
 from gr2.prior import Prior
 
-START, END, FIRST = 0, 1, 2
-Family = Literal["t5", "bart", "encoder"]
+__all__ = ["END", "FIRST", "START", "Family", "Network", "NetworkConfig"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,6 +48,13 @@ class NetworkConfig:
     shared: bool = False
     """One projection ξ for queries and docids instead of one each."""
 
+    @property
+    def fresh(self) -> FreshDecoder:
+        """The decoder that an encoder gets."""
+        return FreshDecoder(
+            layers=self.decoder_layers, heads=self.decoder_heads, feed_forward=self.decoder_feed_forward
+        )
+
 
 class Network(nn.Module):
     """Encoder, decoder over docid tokens, head and ξ."""
@@ -49,7 +65,7 @@ class Network(nn.Module):
         """Put the parts together; use `Network.build` to get them from a backbone."""
         super().__init__()
         self.family, self.encoder, self.decoder, self.head = family, encoder, decoder, head
-        source, width = _width(encoder.config), head.in_features
+        source, width = width_of(encoder.config), head.in_features
         self.bridge = nn.Identity() if source == width else nn.Linear(source, width)
         self.xi_query = nn.Linear(width, config.representation)
         self.xi_docid = self.xi_query if config.shared else nn.Linear(width, config.representation)
@@ -67,105 +83,33 @@ class Network(nn.Module):
         """Read a backbone and give it a decoder for docids.
 
         Args:
-            backbone: folder or hub name of a T5, BART or encoder checkpoint.
+            backbone: folder or hub name of a T5, BART or encoder checkpoint, or a backbone of our own.
             tokens: the backbone's token ids that docids are made of; or a number of codes, drawn at random.
             config: what is fresh.
             seed: of everything that starts at random.
         """
-        kind = _transformers().AutoConfig.from_pretrained(backbone).model_type
-        readers = {"t5": cls._from_t5, "mt5": cls._from_t5, "bart": cls._from_bart}
+        config = config or NetworkConfig()
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            return readers.get(kind, cls._from_encoder)(backbone, tokens, config or NetworkConfig())
-
-    @classmethod
-    def _from_t5(cls, backbone: str | Path, tokens: Sequence[int] | int, config: NetworkConfig) -> "Network":
-        model = _transformers().T5ForConditionalGeneration.from_pretrained(backbone, dropout_rate=0.0)
-        head = _stored_head(backbone)
-        scale = 1.0
-        if (
-            head is None
-        ):  # no head of its own is stored: it is tied to the embeddings, and then T5 scales states
-            head, scale = model.shared.weight, model.config.d_model**-0.5
-        special = (model.config.decoder_start_token_id, model.config.eos_token_id)
-        _fuse(model)
-        model.encoder.embed_tokens = (
-            model.shared
-        )  # an untied head may leave the encoder's own filled with noise
-        decoder = model.decoder
-        decoder.embed_tokens = _embedding(model.shared.weight, special, tokens)
-        return cls("t5", model.encoder, decoder, _head(head, special, tokens, scale), config)
-
-    @classmethod
-    def _from_bart(
-        cls, backbone: str | Path, tokens: Sequence[int] | int, config: NetworkConfig
-    ) -> "Network":
-        zero = dict.fromkeys(("dropout", "attention_dropout", "activation_dropout"), 0.0)
-        model = _transformers().BartForConditionalGeneration.from_pretrained(backbone, **zero)
-        special = (model.config.decoder_start_token_id, model.config.eos_token_id)
-        decoder = model.model.decoder
-        table = decoder.embed_tokens.weight * getattr(decoder.embed_tokens, "embed_scale", 1.0)
-        decoder.embed_tokens = _embedding(table, special, tokens)
-        head = _head(model.lm_head.weight, special, tokens, 1.0)
-        return cls("bart", model.model.encoder, decoder, head, config)
-
-    @classmethod
-    def _from_encoder(
-        cls, backbone: str | Path, tokens: Sequence[int] | int, config: NetworkConfig
-    ) -> "Network":
-        hf = _transformers()
-        zero = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
-        encoder = hf.AutoModel.from_pretrained(backbone, **zero)
-        encoder.pooler = None  # its parameters would never get a gradient
-        width = _width(encoder.config)
-        stack = hf.models.t5.modeling_t5.T5Stack(
-            hf.T5Config(
-                vocab_size=FIRST,
-                d_model=width,
-                d_kv=width // config.decoder_heads,
-                d_ff=config.decoder_feed_forward,
-                num_layers=config.decoder_layers,
-                num_heads=config.decoder_heads,
-                feed_forward_proj="gated-gelu",
-                dropout_rate=0.0,
-                is_decoder=True,
-                is_encoder_decoder=False,
-                use_cache=False,
-                pad_token_id=START,
-                eos_token_id=END,
-                decoder_start_token_id=START,
-            )
-        )
-        tokenizer = hf.AutoTokenizer.from_pretrained(backbone)
-        special = (
-            tokenizer.cls_token_id or tokenizer.bos_token_id,
-            tokenizer.sep_token_id or tokenizer.eos_token_id,
-        )
-        words = encoder.get_input_embeddings().weight
-        stack.embed_tokens = _embedding(words, special, tokens)
-        _fuse(stack)
-        return cls("encoder", encoder, stack, _head(words, special, tokens, width**-0.5), config)
+            parts = parts_of(backbone, config.fresh)
+            decoder, width = parts.decoder, parts.head.shape[1]
+            wanted = tokens if isinstance(tokens, int) else list(tokens)
+            read, write = (rows_of(table, parts.special, wanted) for table in (parts.embedding, parts.head))
+            decoder.embed_tokens = nn.Embedding(read.shape[0], read.shape[1], _weight=read)
+            head = nn.Linear(width, len(write), bias=False)
+            head.weight = nn.Parameter(write)
+            network = cls(parts.family, parts.encoder, decoder, head, config)
+        if parts.more:
+            network.load({**network.weights(), **parts.more})
+        return network
 
     @classmethod
     def empty(
         cls, family: Family, encoder: Path, decoder: Path, size: int, config: NetworkConfig
     ) -> "Network":
         """The same architecture without pretrained weights, from stored configurations, for `load`."""
-        hf = _transformers()
-        shape = hf.AutoConfig.from_pretrained(decoder)
-        if family == "bart":
-            reader = hf.models.bart.modeling_bart.BartEncoder(hf.AutoConfig.from_pretrained(encoder))
-            writer = hf.models.bart.modeling_bart.BartDecoder(shape)
-        else:
-            stack = hf.models.t5.modeling_t5.T5Stack
-            kind = hf.AutoConfig.from_pretrained(encoder)
-            reader = stack(kind) if family == "t5" else hf.AutoModel.from_config(kind)
-            writer = stack(shape)
-            _fuse(reader)
-            _fuse(writer)
-        if family == "encoder":
-            reader.pooler = None
-        width = _width(shape)
+        reader, writer = empty_stacks(family, encoder, decoder)
+        width = width_of(writer.config)
         writer.embed_tokens = nn.Embedding(size, width)
         return cls(family, reader, writer, nn.Linear(width, size, bias=False), config)
 
@@ -218,14 +162,16 @@ class Network(nn.Module):
             found |= set(self.decoder.parameters()) | set(self.head.parameters())
         return found
 
-    def hold(self, *, encoder: bool) -> None:
-        """Let the encoder move or stand still.
+    def hold(self, *, encoder: bool, tables: bool = False) -> None:
+        """Let the encoder, and the rows of docid tokens, move or stand still.
 
         Its word embeddings never move: they are half of a small encoder, and a collection has few of the
         words.
         """
         self.encoder.requires_grad_(not encoder)
         self.encoder.get_input_embeddings().requires_grad_(False)
+        for table in (self.decoder.embed_tokens, self.head):
+            table.requires_grad_(not tables)
 
     def encode(self, ids: Tensor, mask: Tensor) -> Tensor:
         """Token ids and mask [B, S] → states [B, S, W]."""
@@ -262,64 +208,6 @@ class Network(nn.Module):
         return read(self.decoder, self.head, start=START, precision=precision)
 
 
-def _fuse(model: nn.Module) -> None:
-    """T5's gelu as one operation: transformers writes the same formula as eight, which training feels."""
-    slow = import_module("transformers.activations").NewGELUActivation
-    for module in list(model.modules()):
-        if isinstance(getattr(module, "act", None), slow):
-            module.act = nn.GELU(approximate="tanh")
-
-
 def _pooled(project: nn.Module, states: Tensor, mask: Tensor) -> Tensor:
     each = torch.relu(project(states)) * mask.unsqueeze(-1)  # [N, T, H]
     return each.sum(1) / mask.sum(1, keepdim=True).clamp_min(1)
-
-
-def _width(config: Any) -> int:
-    return int(getattr(config, "hidden_size", None) or config.d_model)
-
-
-def _rows(table: Tensor, special: tuple[int, int], tokens: Sequence[int] | int, scale: float) -> Tensor:
-    """Rows for start, end and each docid token; those of codes are drawn at the scale of the others."""
-    if isinstance(tokens, int):
-        known = table[list(special)].detach()
-        rows = torch.cat([known, torch.randn(tokens, table.shape[1]) * table.detach().std()])
-    else:
-        rows = table[[*special, *tokens]].detach()
-    return rows.clone() * scale
-
-
-def _embedding(table: Tensor, special: tuple[int, int], tokens: Sequence[int] | int) -> nn.Embedding:
-    rows = _rows(table, special, tokens, 1.0)
-    return nn.Embedding(rows.shape[0], rows.shape[1], _weight=rows)
-
-
-def _head(table: Tensor, special: tuple[int, int], tokens: Sequence[int] | int, scale: float) -> nn.Linear:
-    rows = _rows(table, special, tokens, scale)
-    head = nn.Linear(rows.shape[1], rows.shape[0], bias=False)
-    head.weight = nn.Parameter(rows)
-    return head
-
-
-def _stored_head(backbone: str | Path) -> Tensor | None:
-    """The output layer that a T5 checkpoint stores, if it stores one.
-
-    transformers 5 ties the head to the embeddings by default, also for checkpoints (flan-T5, T5 v1.1) whose
-    head is their own; loaded so, they write garbage. What the file holds is what counts.
-    """
-    from safetensors import safe_open
-
-    file = _transformers().utils.hub.cached_file(
-        str(backbone), "model.safetensors", _raise_exceptions_for_missing_entries=False
-    )
-    if file is None:
-        raise ValueError(
-            f"{backbone}: expected weights in model.safetensors (convert other files to it first)"
-        )
-    with safe_open(file, framework="pt") as stored:
-        return stored.get_tensor("lm_head.weight").float() if "lm_head.weight" in stored.keys() else None  # noqa: SIM118
-
-
-def _transformers() -> Any:
-    """transformers, loaded when it is first needed; its own annotations do not fit its dynamic classes."""
-    return import_module("transformers")

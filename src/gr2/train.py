@@ -53,6 +53,8 @@ class TrainConfig:
     """What the learning rate of pretrained parameters is multiplied by."""
     freeze_encoder: bool = False
     """Whether the encoder stands still; its states may then be cached."""
+    freeze_tables: bool = False
+    """Whether the rows of docid tokens stand still, so that what is learned holds for any docids."""
     weight_decay: float = 0.01
     """AdamW's. paper: the same."""
     warmup: float = 0.1
@@ -291,7 +293,7 @@ def _report(
 
 def _groups(network: Trainable, config: TrainConfig) -> list[dict[str, Any]]:
     """Pretrained parameters move slowly; fresh ones do not."""
-    network.hold(encoder=config.freeze_encoder)
+    network.hold(encoder=config.freeze_encoder, tables=config.freeze_tables)
     pretrained = network.pretrained()
     moving = [parameter for parameter in network.parameters() if parameter.requires_grad]
     slow = [parameter for parameter in moving if parameter in pretrained]

@@ -1,4 +1,4 @@
-"""`gr2 train`, `gr2 search`: from a collection to a model, from a query to documents."""
+"""`gr2 train`, `gr2 pretrain`, `gr2 search`: from a collection to a model, from a query to documents."""
 
 from pathlib import Path
 from typing import Annotated, Literal
@@ -103,6 +103,69 @@ def train(
         print(f"{recipe}: {len(model.docids):,} docids learned in {total:,} steps, written to {out}")
         if model.network.prior is not None:
             print(f"its node prior takes {model.network.prior.nbytes / 1e6:.1f} MB")
+
+
+@app.command
+def pretrain(
+    name: Name,
+    /,
+    *,
+    backbone: str,
+    out: Path,
+    recipe: Literal["gr2-p", "-lambda", "-Max", "MLE", "CE", "LR"] = "gr2-p",
+    steps: int = 2000,
+    frozen_steps: int = 0,
+    learning_rate: float = 1e-3,
+    pretrained_rate: float = 0.05,
+    queries: int = 16,
+    texts: int = 16,
+    per_grade: int = 2,
+    words: int = 12,
+    storage: Literal["fp32", "fp16", "int8"] = "fp32",
+    seed: int = 0,
+    resume: bool = False,
+) -> None:
+    """Pre-train a backbone on a graded collection, with titles as docids (GR²P), for `gr2 train`.
+
+    Args:
+        name: The collection, with a split `train` of several grades: links of Wikipedia, for instance.
+        backbone: Folder or hub name of a T5, BART or encoder checkpoint.
+        out: The folder to write, a backbone; checkpoints are beside it, in OUT.model.training.
+        recipe: The paper's variant.
+        steps: Optimiser steps with all weights moving but the rows of docid tokens.
+        frozen_steps: Steps before them with the encoder frozen and its states cached.
+        learning_rate: Of fresh parameters.
+        pretrained_rate: What it is multiplied by for pretrained ones.
+        queries: Queries of a batch.
+        texts: Document texts of a batch.
+        per_grade: Docids of each grade that a query brings at a time.
+        words: Words at which a title is cut.
+        storage: Bits of a stored weight.
+        seed: The same seed gives the same weights.
+        resume: Go on after an interruption.
+    """
+    from gr2.learn import Plan
+    from gr2.pretrain import pretrain as make
+
+    plan = Plan(
+        recipe="gr2" if recipe == "gr2-p" else recipe,
+        steps=steps,
+        frozen_steps=frozen_steps,
+        learning_rate=learning_rate,
+        pretrained_rate=pretrained_rate,
+        prior=0.0,
+        queries=queries,
+        texts=texts,
+        per_grade=per_grade,
+        seed=seed,
+    )
+    data = open_named(name, show=first())
+    if "train" not in data.qrels:
+        raise ValueError(f"{data.name} has no split `train` to pre-train on")
+    make(data, backbone, out, plan, words=words, storage=storage, resume=resume, progress=progress())
+    if first():
+        total = steps + frozen_steps
+        print(f"{recipe}: a backbone after {total:,} steps, written to {out}")
 
 
 @app.command

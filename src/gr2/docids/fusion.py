@@ -127,9 +127,9 @@ class Fusion(nn.Module):
         own = set(self.autoencoder.parameters()) if self.config.regularised else set()
         return self.generator.pretrained() | own
 
-    def hold(self, *, encoder: bool) -> None:
+    def hold(self, *, encoder: bool, tables: bool = False) -> None:
         """Let both encoders move or stand still; their word embeddings never move."""
-        self.generator.hold(encoder=encoder)
+        self.generator.hold(encoder=encoder, tables=tables)
         if self.config.regularised:
             self.autoencoder.requires_grad_(not encoder)
             self.autoencoder.get_input_embeddings().requires_grad_(False)

@@ -9,7 +9,6 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from math import log
-from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from gr2.augment import sentences
@@ -21,9 +20,9 @@ WORD = re.compile(r"\w[\w'-]*")
 
 def tokeniser(backbone: str, *, longest: int = 32) -> Tokenise:
     """The backbone's tokenizer as docids need it: no special tokens, at most so many tokens."""
-    from transformers import AutoTokenizer
+    from gr2.backbone import tokenizer_of
 
-    tokenizer: Any = AutoTokenizer.from_pretrained(backbone)
+    tokenizer = tokenizer_of(backbone)
 
     def tokenise(texts: list[str]) -> list[list[int]]:
         if not texts:

@@ -17,6 +17,7 @@ import orjson
 import torch
 from torch import Tensor
 
+from gr2.backbone import tokenizer_of
 from gr2.batches import padded
 from gr2.data import Collection
 from gr2.decode.free import free_beam
@@ -80,9 +81,7 @@ class Writer:
     @classmethod
     def fresh(cls, backbone: str, texts: Sequence[str], config: WritingConfig, *, seed: int = 0) -> "Writer":
         """An untrained one that may write the tokens that occur in these texts."""
-        from transformers import AutoTokenizer
-
-        tokenizer: Any = AutoTokenizer.from_pretrained(backbone)
+        tokenizer = tokenizer_of(backbone)
         rows = tokenizer(list(texts), add_special_tokens=False, truncation=True, max_length=config.document)
         vocabulary = sorted({token for row in rows["input_ids"] for token in row})
         fusion = Fusion.build(backbone, vocabulary, config.fusion, seed=seed)

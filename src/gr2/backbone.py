@@ -1,0 +1,253 @@
+"""A checkpoint to start from → encoder, decoder, tokenizer and the rows of its vocabulary.
+
+Three kinds: a T5 or BART checkpoint, by folder or hub name; any text encoder, which gets a fresh T5 decoder
+stack; and a backbone of our own, which `gr2 pretrain` writes (`save_backbone`): an encoder-decoder that has
+learned to write docids, without the docids. The rows of a decoder's vocabulary come from its tables, so a
+backbone serves any docids. This file knows no docid, no loss and no training.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from gr2.store import atomic_folder, verify, write_json
+from gr2.weights import Storage, load_weights, save_weights
+
+START, END, FIRST = 0, 1, 2
+"""A decoder's own vocabulary: 0 starts and pads, 1 ends, then come the tokens of docids."""
+Family = Literal["t5", "bart", "encoder"]
+FORMAT = 1
+OWN = "backbone.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class FreshDecoder:
+    """The decoder stack that an encoder gets."""
+
+    layers: int = 2
+    heads: int = 6
+    feed_forward: int = 1024
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What a network is put together from."""
+
+    family: Family
+    encoder: Any
+    decoder: Any
+    special: tuple[int, int]
+    """The tokens whose rows become those of start and end."""
+    embedding: Tensor
+    """[V, W] what the decoder may read, by the tokenizer's token."""
+    head: Tensor
+    """[V, W] what it may write, scaled as the states are not."""
+    more: Mapping[str, Tensor] = field(default_factory=dict)
+    """Weights of a network by name, where the checkpoint has more than encoder and decoder."""
+
+
+def parts_of(backbone: str | Path, fresh: FreshDecoder) -> Parts:
+    """Read a checkpoint; random numbers for what is fresh are torch's current ones."""
+    if is_own(backbone):
+        return _from_own(Path(backbone))
+    kind = transformers().AutoConfig.from_pretrained(backbone).model_type
+    if kind in ("t5", "mt5"):
+        return _from_t5(backbone)
+    return _from_bart(backbone) if kind == "bart" else _from_encoder(backbone, fresh)
+
+
+def tokenizer_of(backbone: str | Path) -> Any:
+    """The tokenizer of a checkpoint."""
+    place = Path(backbone) / "tokenizer" if is_own(backbone) else backbone
+    return transformers().AutoTokenizer.from_pretrained(place)
+
+
+def is_own(backbone: str | Path) -> bool:
+    """Whether it is a folder that `save_backbone` wrote."""
+    return (Path(backbone) / OWN).is_file()
+
+
+def save_backbone(
+    folder: Path,
+    family: Family,
+    encoder: Any,
+    decoder: Any,
+    weights: Mapping[str, Tensor],
+    tables: Mapping[str, Tensor],
+    tokenizer: Any,
+    about: Mapping[str, Any],
+    *,
+    storage: Storage = "fp32",
+) -> None:
+    """Write a backbone as a folder with a manifest.
+
+    Args:
+        folder: to write.
+        family: of the network.
+        encoder: the module; its configuration is kept.
+        decoder: the module; its configuration is kept.
+        weights: of the network by name, without the rows of docid tokens.
+        tables: `embedding` and `head` [V, W] where they are not made from the encoder's words.
+        tokenizer: with it.
+        about: special tokens, provenance: whatever is JSON.
+        storage: how weights are stored: 32 bits, 16, or 8 with a scale for each row.
+    """
+    with atomic_folder(folder) as temporary:
+        encoder.config.save_pretrained(temporary / "encoder")
+        decoder.config.save_pretrained(temporary / "decoder")
+        tokenizer.save_pretrained(temporary / "tokenizer")
+        everything = dict(weights) | {f"tables.{name}": table for name, table in tables.items()}
+        save_weights(everything, temporary / "weights.safetensors", storage)
+        write_json(temporary / OWN, {"format": FORMAT, "family": family, **about})
+
+
+def _from_own(folder: Path) -> Parts:
+    verify(folder)
+    content = json.loads((folder / OWN).read_text(encoding="utf-8"))
+    if content.get("format") != FORMAT:
+        raise ValueError(f"{folder}: has format {content.get('format')}, this version reads {FORMAT}")
+    family: Family = content["family"]
+    stored = load_weights(folder / "weights.safetensors")
+    encoder, decoder = empty_stacks(family, folder / "encoder", folder / "decoder")
+    encoder.load_state_dict(_below("encoder.", stored), strict=False)
+    decoder.load_state_dict(_below("decoder.", stored), strict=False)
+    words = encoder.get_input_embeddings().weight.detach()
+    own = _below("tables.", stored)
+    scale = width_of(decoder.config) ** -0.5
+    first, last = content["special"]
+    more = {n: v for n, v in stored.items() if not n.startswith(("encoder.", "decoder.", "tables."))}
+    return Parts(
+        family,
+        encoder,
+        decoder,
+        (first, last),
+        own.get("embedding", words),
+        own.get("head", words * scale),
+        more,
+    )
+
+
+def _below(prefix: str, stored: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {n.removeprefix(prefix): v for n, v in stored.items() if n.startswith(prefix)}
+
+
+def empty_stacks(family: Family, encoder: Path, decoder: Path) -> tuple[Any, Any]:
+    """Encoder and decoder from stored configurations, without pretrained weights."""
+    hf = transformers()
+    shape, kind = hf.AutoConfig.from_pretrained(decoder), hf.AutoConfig.from_pretrained(encoder)
+    if family == "bart":
+        models = hf.models.bart.modeling_bart
+        return models.BartEncoder(kind), models.BartDecoder(shape)
+    stack = hf.models.t5.modeling_t5.T5Stack
+    reader = stack(kind) if family == "t5" else hf.AutoModel.from_config(kind)
+    writer = stack(shape)
+    if family == "encoder":
+        reader.pooler = None
+    _fuse(reader)
+    _fuse(writer)
+    return reader, writer
+
+
+def _from_t5(backbone: str | Path) -> Parts:
+    model = transformers().T5ForConditionalGeneration.from_pretrained(backbone, dropout_rate=0.0)
+    words = model.shared.weight.detach()
+    head = _stored_head(backbone)
+    if head is None:  # it is tied to the embeddings, and then T5 scales states
+        head = words * model.config.d_model**-0.5
+    _fuse(model)
+    model.encoder.embed_tokens = model.shared  # an untied head may leave the encoder's own filled with noise
+    special = (model.config.decoder_start_token_id, model.config.eos_token_id)
+    return Parts("t5", model.encoder, model.decoder, special, words, head)
+
+
+def _from_bart(backbone: str | Path) -> Parts:
+    zero = dict.fromkeys(("dropout", "attention_dropout", "activation_dropout"), 0.0)
+    model = transformers().BartForConditionalGeneration.from_pretrained(backbone, **zero)
+    decoder = model.model.decoder
+    table = decoder.embed_tokens.weight.detach() * getattr(decoder.embed_tokens, "embed_scale", 1.0)
+    special = (model.config.decoder_start_token_id, model.config.eos_token_id)
+    return Parts("bart", model.model.encoder, decoder, special, table, model.lm_head.weight.detach())
+
+
+def _from_encoder(backbone: str | Path, fresh: FreshDecoder) -> Parts:
+    hf = transformers()
+    zero = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    encoder = hf.AutoModel.from_pretrained(backbone, **zero)
+    encoder.pooler = None  # its parameters would never get a gradient
+    width = width_of(encoder.config)
+    stack = hf.models.t5.modeling_t5.T5Stack(
+        hf.T5Config(
+            vocab_size=FIRST,
+            d_model=width,
+            d_kv=width // fresh.heads,
+            d_ff=fresh.feed_forward,
+            num_layers=fresh.layers,
+            num_heads=fresh.heads,
+            feed_forward_proj="gated-gelu",
+            dropout_rate=0.0,
+            is_decoder=True,
+            is_encoder_decoder=False,
+            use_cache=False,
+            pad_token_id=START,
+            eos_token_id=END,
+            decoder_start_token_id=START,
+        )
+    )
+    tokenizer = hf.AutoTokenizer.from_pretrained(backbone)
+    special = (
+        tokenizer.cls_token_id or tokenizer.bos_token_id,
+        tokenizer.sep_token_id or tokenizer.eos_token_id,
+    )
+    words = encoder.get_input_embeddings().weight.detach()
+    _fuse(stack)
+    return Parts("encoder", encoder, stack, special, words, words * width**-0.5)
+
+
+def width_of(config: Any) -> int:
+    """The width of a stack's states."""
+    return int(getattr(config, "hidden_size", None) or config.d_model)
+
+
+def _fuse(model: nn.Module) -> None:
+    """T5's gelu as one operation: transformers writes the same formula as eight, which training feels."""
+    slow = import_module("transformers.activations").NewGELUActivation
+    for module in list(model.modules()):
+        if isinstance(getattr(module, "act", None), slow):
+            module.act = nn.GELU(approximate="tanh")
+
+
+def _stored_head(backbone: str | Path) -> Tensor | None:
+    """The output layer that a T5 checkpoint stores, if it stores one.
+
+    transformers 5 ties the head to the embeddings by default, also for checkpoints (flan-T5, T5 v1.1) whose
+    head is their own; loaded so, they write garbage. What the file holds is what counts.
+    """
+    from safetensors import safe_open
+
+    file = transformers().utils.hub.cached_file(
+        str(backbone), "model.safetensors", _raise_exceptions_for_missing_entries=False
+    )
+    if file is None:
+        raise ValueError(
+            f"{backbone}: expected weights in model.safetensors (convert other files to it first)"
+        )
+    with safe_open(file, framework="pt") as stored:
+        return stored.get_tensor("lm_head.weight").float() if "lm_head.weight" in stored.keys() else None  # noqa: SIM118
+
+
+def transformers() -> Any:
+    """The library, loaded when it is first needed; its annotations do not fit its dynamic classes."""
+    return import_module("transformers")
+
+
+def rows_of(table: Tensor, special: tuple[int, int], tokens: "list[int] | int") -> Tensor:
+    """Rows of a table for start, end and each docid token; those of codes are drawn at its scale."""
+    if isinstance(tokens, int):
+        return torch.cat([table[list(special)], torch.randn(tokens, table.shape[1]) * table.std()])
+    return table[[*special, *tokens]].clone()

@@ -1,0 +1,126 @@
+"""Pre-training: a graded collection becomes a backbone, and a backbone serves any docids."""
+
+import random
+from dataclasses import replace
+
+import checkpoints as tiny
+import pytest
+import torch
+
+from gr2.backbone import FreshDecoder, is_own, parts_of, tokenizer_of
+from gr2.data import Collection, Document
+from gr2.docids.schemes import Making, build
+from gr2.embed import Encoder
+from gr2.learn import Plan, learn
+from gr2.model import GR2
+from gr2.network import FIRST, Network
+from gr2.pretrain import pretrain
+from gr2.weights import load_weights, save_weights
+
+PLAN = Plan(steps=3, prior=0.0, queries=4, texts=4, learning_rate=1e-2, pretrained_rate=1.0)
+
+
+def graded(count: int = 20) -> Collection:
+    """Documents with titles, a query for each, and judgements of four grades."""
+    draw = random.Random(1)
+    documents = []
+    for number in range(count):
+        words = draw.sample(tiny.WORDS, 8)
+        documents.append(Document(f"{number:03}", " ".join(words[:2]), " ".join(words)))
+    queries = {f"q{d.docno}": " ".join(draw.sample(d.text.split(), 3)) for d in documents}
+    qrels = {}
+    for number, document in enumerate(documents):
+        others = [documents[(number + step) % count].docno for step in (1, 2, 3)]
+        qrels[f"q{document.docno}"] = {document.docno: 4, others[0]: 3, others[1]: 2, others[2]: 1}
+    return Collection(name="graded", documents=tuple(documents), queries=queries, qrels={"train": qrels})
+
+
+@pytest.fixture(scope="module", params=tiny.FAMILIES)
+def made(request, tmp_path_factory):
+    """A checkpoint of each family, and the backbone that pre-training makes of it."""
+    folder = tmp_path_factory.mktemp(request.param)
+    checkpoint = tiny.save_checkpoint(folder / "checkpoint", request.param)
+    out = folder / "backbone"
+    pretrain(graded(), str(checkpoint), out, PLAN)
+    return checkpoint, out, folder / "backbone.model"
+
+
+def test_what_was_learned_is_kept_and_the_rows_of_tokens_never_moved(made):
+    checkpoint, out, folder = made
+    assert is_own(out) and not is_own(checkpoint)
+    trained = GR2.from_pretrained(folder)
+    tokens = [int(token) for token in trained.alphabet]
+    again = Network.build(out, tokens)
+    start = Network.build(checkpoint, tokens)
+    moved = 0
+    for name, value in trained.network.weights().items():
+        assert torch.equal(again.weights()[name], value), name
+        moved += not torch.equal(start.weights()[name], value)
+    assert moved > 5
+    assert torch.equal(again.head.weight, start.head.weight)
+    assert torch.equal(again.decoder.embed_tokens.weight, start.decoder.embed_tokens.weight)
+
+
+def test_tokens_that_pre_training_never_saw_have_rows(made):
+    checkpoint, out, _ = made
+    tokens = list(range(4, tiny.SIZE))
+    one, two = Network.build(out, tokens), Network.build(checkpoint, tokens)
+    assert torch.equal(one.head.weight, two.head.weight) and len(one.head.weight) == FIRST + len(tokens)
+    assert torch.equal(one.decoder.embed_tokens.weight, two.decoder.embed_tokens.weight)
+
+
+def test_a_model_is_trained_from_it_saved_and_searched(made, tmp_path):
+    _, out, _ = made
+    data = graded(12)
+    docids = build("title", Making(collection=data, backbone=str(out), folder=tmp_path / "making"))
+    plan = replace(PLAN, prior=1.0, steps=2)
+    model = learn(data, docids, str(out), tmp_path / "model", plan)
+    found = GR2.from_pretrained(tmp_path / "model").search("baka beke", k=3)
+    assert [r.docno for r in found] == [r.docno for r in model.search("baka beke", k=3)]
+
+
+def test_its_encoder_makes_the_vectors_that_it_trains_with(made):
+    _, out, folder = made
+    text = "baka beke duku"
+    encoder = Encoder.load(out)
+    network = GR2.from_pretrained(folder).network
+    ids = torch.tensor([tokenizer_of(out)(text)["input_ids"]])
+    with torch.inference_mode():
+        states = network.encoder(input_ids=ids, attention_mask=torch.ones_like(ids)).last_hidden_state[0]
+    wanted = torch.nn.functional.normalize(states.mean(0), dim=0)
+    torch.testing.assert_close(torch.from_numpy(encoder.encode([text])[0]), wanted, atol=1e-5, rtol=0)
+
+
+def test_a_changed_byte_is_refused(made, tmp_path):
+    import shutil
+
+    _, out, _ = made
+    copy = tmp_path / "copy"
+    shutil.copytree(out, copy)
+    path = copy / "weights.safetensors"
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=r"weights.safetensors: changed"):
+        parts_of(copy, FreshDecoder())
+
+
+@pytest.mark.parametrize(
+    ("storage", "error", "size"), [("fp32", 0.0, 4), ("fp16", 1e-3, 2), ("int8", 8e-3, 1)]
+)
+def test_weights_come_back_as_near_as_their_bits_allow(tmp_path, storage, error, size):
+    torch.manual_seed(0)
+    rows = torch.randn(64, 400) * torch.logspace(-3, 2, 64)[:, None]  # rows of very different size
+    weights = {
+        "matrix": rows,
+        "vector": torch.randn(400),
+        "count": torch.arange(5),
+        "zero": torch.zeros(3, 7),
+    }
+    save_weights(weights, tmp_path / "w", storage)
+    back = load_weights(tmp_path / "w")
+    assert set(back) == set(weights) and torch.equal(back["count"], weights["count"])
+    for name in ("matrix", "vector", "zero"):
+        largest = weights[name].abs().amax(-1, keepdim=True).clamp_min(1e-9)
+        assert float(((back[name] - weights[name]) / largest).abs().max()) <= error
+    assert (tmp_path / "w").stat().st_size < size * rows.numel() * 1.15 + 6000
