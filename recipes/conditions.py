@@ -25,6 +25,7 @@ from gr2.tables import render
 MEASURES = ("nDCG@5", "nDCG@20", "ERR@20")
 CONDITIONS: Mapping[str, Mapping[str, Any]] = {
     "as in the results": {},
+    "with CE's grade weights": {"changes": {"queries": "weighted"}},
     "γ = 0.1": {"changes": {"gamma": 0.1}},
     "γ = 0.3": {"changes": {"gamma": 0.3}},
     "γ = 3": {"changes": {"gamma": 3.0}},

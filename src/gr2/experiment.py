@@ -13,7 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -53,8 +53,13 @@ class Trial:
 
     @property
     def name(self) -> str:
-        """Unique for its content, and readable."""
-        content = json.dumps(asdict(self), sort_keys=True)
+        """Unique for its content, and readable; a field that is as usual does not count.
+
+        So a field that is added later leaves the names of what was done before as they are.
+        """
+        usual = {field.name: field.default for field in fields(self)}
+        known = {name: value for name, value in asdict(self).items() if value != usual[name]}
+        content = json.dumps(known, sort_keys=True)
         place = Path(self.collection).name + ("" if self.fold is None else f"-fold{self.fold}")
         key = hashlib.sha256(content.encode()).hexdigest()[:8]
         return f"{place}.{self.system}.{self.plan.get('seed', 0)}.{key}".replace(" ", "_")
