@@ -149,7 +149,7 @@ def learn(
     about = {"collection": collection.name, "fingerprint": collection.fingerprint, "plan": asdict(plan)}
     model.provenance |= about
     if machine.is_main_process:
-        model.save_pretrained(out)
+        model.save_pretrained(out, documents=collection.documents)
     machine.wait_for_everyone()  # whoever returns finds the folder
     return model
 

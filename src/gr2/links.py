@@ -103,6 +103,11 @@ class Tally:
         for grade in judged.values() if queries else ():
             self.pairs[grade] += queries
 
+    @property
+    def share(self) -> float:
+        """Of documents with See-also links among those that were looked at."""
+        return self.with_see_also / max(1, self.looked_at)
+
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
         return {
@@ -112,6 +117,7 @@ class Tally:
             "pairs_per_grade": {str(grade): self.pairs[grade] for grade in (4, 3, 2, 1)},
             "documents_looked_at": self.looked_at,
             "with_see_also": self.with_see_also,
+            "share_with_see_also": round(self.share, 4),
             **self.notes,
         }
 
@@ -119,11 +125,10 @@ class Tally:
         """A few lines for the screen."""
         see_also = f"{self.with_see_also:,} of {self.looked_at:,} documents"
         grades = ", ".join(f"grade {grade}: {self.pairs[grade]:,}" for grade in (4, 3, 2, 1))
-        share = self.with_see_also / max(1, self.looked_at)
         notes = "".join(f"\n{name.replace('_', ' ')}: {count:,}" for name, count in self.notes.items())
         return (
             f"{self.documents:,} documents, {self.queries:,} queries, {sum(self.pairs.values()):,} pairs\n"
-            f"{grades}\n{see_also} ({share:.0%}) with {self.called}{notes}"
+            f"{grades}\n{see_also} ({self.share:.0%}) with {self.called}{notes}"
         )
 
 

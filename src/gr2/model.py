@@ -6,7 +6,7 @@ alone. This file knows no training.
 
 import json
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from importlib.metadata import version
@@ -21,8 +21,10 @@ from torch import Tensor
 from gr2.backbone import tokenizer_of
 from gr2.batches import padded
 from gr2.card import card
+from gr2.data import Document
 from gr2.decode import Normaliser, Ranked, beam, exact
 from gr2.docids import Docids
+from gr2.documents import write_documents
 from gr2.network import END, FIRST, Network, NetworkConfig
 from gr2.runs import Run
 from gr2.store import atomic_folder, verify, write_json, write_text
@@ -175,9 +177,14 @@ class GR2:
             rows.append([Result(self.docids.docnos[i], self.docids.texts[i], float(s)) for i, s in pairs])
         return rows
 
-    def save_pretrained(self, folder: Path) -> None:
-        """Write everything needed to search into one folder, with a manifest."""
+    def save_pretrained(self, folder: Path, *, documents: Iterable[Document] = ()) -> None:
+        """Write everything needed to search into one folder, with a manifest.
+
+        Documents, where they are given, are for whoever shows results: `gr2 serve` reads them from there.
+        """
         with atomic_folder(folder) as temporary:
+            if documents:
+                write_documents(documents, temporary / "documents.sqlite")
             save_file(self.network.weights(), temporary / "network.safetensors")
             self.network.encoder.config.save_pretrained(temporary / "encoder")
             self.network.decoder.config.save_pretrained(temporary / "decoder")

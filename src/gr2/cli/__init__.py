@@ -8,10 +8,10 @@ import os
 import sys
 from importlib.metadata import version
 
-from gr2.cli import collections, docids, models, systems
+from gr2.cli import collections, docids, models, pretraining, serving, systems
 from gr2.cli.app import app
 
-__all__ = ["collections", "docids", "main", "models", "systems"]
+__all__ = ["collections", "docids", "main", "models", "pretraining", "serving", "systems"]
 
 
 def main() -> None:

@@ -1,0 +1,225 @@
+"""The service under twice the load it can carry: wrong answers, status codes, latency and memory.
+
+    python benchmarks/serving.py MODEL [--clients 200] [--seconds 60] [--topics FILE]
+
+`gr2 serve` runs as a process of its own on loopback. First its capacity is measured: clients that ask again
+as soon as they are answered. Then the load: each client asks at its own steady pace, answered or not, so that
+together they ask twice as much as that. Every answer is compared with offline `GR2.search` of the same query,
+and the server's memory is read every half second. Clients and server share the machine's cores.
+"""
+
+import argparse
+import asyncio
+import json
+import re
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from machine import facts
+
+from gr2.documents import NAME, DocumentStore
+from gr2.formats.folder import read_query_file
+from gr2.model import GR2
+from gr2.store import write_json
+
+K = 10
+CLOSE = 1e-4  # scores this near may swap places: a batch is padded, which moves scores by 1e-6 or so
+Expected = dict[str, list[tuple[str, float]]]
+
+
+@dataclass
+class Tally:
+    """What came back."""
+
+    codes: Counter[str] = field(default_factory=Counter)
+    seconds: list[float] = field(default_factory=list)
+    """Of answered requests."""
+    wrong: int = 0
+    swapped: int = 0
+    """Answers with documents in another order whose scores are equal but for padding."""
+
+    def note(self, code: str, seconds: float, content: bytes, query: str, expected: Expected) -> None:
+        """Take in a reply."""
+        self.codes[code] += 1
+        if code != "200":
+            return
+        self.seconds.append(seconds)
+        found = [(hit["docno"], hit["score"]) for hit in json.loads(content)["answers"][0]["results"]]
+        if [docno for docno, _ in found] == [docno for docno, _ in expected[query]]:
+            return
+        near = all(abs(a - b) < CLOSE for (_, a), (_, b) in zip(found, expected[query], strict=False))
+        self.swapped += near and len(found) == len(expected[query])
+        self.wrong += not (near and len(found) == len(expected[query]))
+
+    def summary(self, seconds: float) -> dict[str, Any]:
+        """The figures of a phase that took so long."""
+        p50, p99 = np.percentile(self.seconds, [50, 99]).tolist() if self.seconds else (0.0, 0.0)
+        return {
+            "asked": sum(self.codes.values()),
+            "answered_per_second": self.codes["200"] / seconds,
+            "codes": dict(sorted(self.codes.items())),
+            "wrong": self.wrong,
+            "swapped": self.swapped,
+            "p50_ms": 1000 * p50,
+            "p99_ms": 1000 * p99,
+            "longest_ms": 1000 * max(self.seconds, default=0.0),
+        }
+
+
+class Client:
+    """A minimal HTTP client that keeps its connections."""
+
+    def __init__(self, port: int, tally: Tally, expected: Expected) -> None:
+        """Ask the service at this port."""
+        self.port, self.tally, self.expected = port, tally, expected
+        self._idle: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
+
+    async def ask(self, query: str) -> None:
+        """Ask one query and note what comes back."""
+        body = json.dumps({"query": query, "k": K}).encode()
+        head = "POST /search HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        began = time.perf_counter()
+        try:
+            while self._idle and self._idle[-1][0].at_eof():  # closed by the server meanwhile
+                self._idle.pop()[1].close()
+            pair = self._idle.pop() if self._idle else await asyncio.open_connection("127.0.0.1", self.port)
+            pair[1].write(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
+            answer = await pair[0].readuntil(b"\r\n\r\n")
+            length = re.search(rb"content-length: (\d+)", answer.lower())
+            content = await pair[0].readexactly(int(length[1]) if length else 0)
+        except (OSError, asyncio.IncompleteReadError) as error:
+            self.tally.codes[type(error).__name__] += 1
+            return
+        self._idle.append(pair)
+        self.tally.note(answer[9:12].decode(), time.perf_counter() - began, content, query, self.expected)
+
+    def close(self) -> None:
+        """Close all connections."""
+        for _, writer in self._idle:
+            writer.close()
+
+
+async def saturate(clients: list[Client], queries: list[str], seconds: float) -> None:
+    """Every client asks again as soon as it is answered."""
+    end = time.perf_counter() + seconds
+
+    async def go(number: int, client: Client) -> None:
+        while time.perf_counter() < end:
+            await client.ask(queries[number % len(queries)])
+            number += len(clients)
+
+    await asyncio.gather(*(go(number, client) for number, client in enumerate(clients)))
+
+
+async def overload(clients: list[Client], queries: list[str], seconds: float, rate: float) -> None:
+    """Each client asks on time, whether or not it has been answered, `rate` times a second together."""
+    start, each = time.perf_counter(), len(clients) / rate
+
+    async def go(number: int, client: Client) -> None:
+        asked, due = [], start + each * number / len(clients)
+        while due < start + seconds:
+            await asyncio.sleep(max(0.0, due - time.perf_counter()))
+            asked.append(asyncio.create_task(client.ask(queries[number % len(queries)])))
+            number, due = number + len(clients), due + each
+        await asyncio.gather(*asked)
+
+    await asyncio.gather(*(go(number, client) for number, client in enumerate(clients)))
+
+
+async def watch(process: int, found: list[float]) -> None:
+    """Read the resident memory of a process every half second, in MB."""
+    while True:
+        status = Path(f"/proc/{process}/status").read_text()
+        found.append(int(status.partition("VmRSS:")[2].split()[0]) / 1024)
+        await asyncio.sleep(0.5)
+
+
+@contextmanager
+def served(folder: Path, queue: int) -> Iterator[tuple[int, int]]:
+    """`gr2 serve` as a process: its id and port."""
+    command = [sys.executable, "-m", "gr2", "serve", str(folder), "--port", "0", "--queue", str(queue)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    try:
+        line = process.stdout.readline() if process.stdout else ""
+        port = re.search(r":(\d+)/$", line.strip())
+        if port is None:
+            sys.exit(f"the server did not start: {line}")
+        yield process.pid, int(port[1])
+    finally:
+        process.terminate()
+        process.wait()
+
+
+async def measure(port: int, process: int, expected: Expected, options: argparse.Namespace) -> dict[str, Any]:
+    """Capacity, then twice as much."""
+    queries, results = list(expected), {}
+    rate = 0.0
+    for phase, seconds in (("capacity", options.capacity_seconds), ("overload", options.seconds)):
+        tally, memory = Tally(), list[float]()
+        count = options.clients if phase == "overload" else 32
+        clients = [Client(port, tally, expected) for _ in range(count)]
+        watching, began = asyncio.create_task(watch(process, memory)), time.perf_counter()
+        if phase == "capacity":
+            await saturate(clients, queries, seconds)
+        else:
+            await overload(clients, queries, seconds, 2 * rate)
+        figures = tally.summary(time.perf_counter() - began) | {"offered_per_second": 2 * rate or None}
+        watching.cancel()
+        for client in clients:
+            client.close()
+        rate = figures["answered_per_second"]
+        middle = len(memory) // 2
+        figures["memory_mb"] = {"first": memory[0], "middle": memory[middle], "last": memory[-1]}
+        results[phase] = figures | {"clients": count}
+    return results
+
+
+def offline(folder: Path, topics: Path | None, most: int) -> Expected:
+    """Queries (of a file, or titles of documents) and what offline search answers, one at a time."""
+    if topics is not None:
+        queries = list(read_query_file(topics).values())[:most]
+    else:
+        queries = [document.title for document in islice(DocumentStore(folder / NAME), most)]
+    model = GR2.from_pretrained(folder)
+    unique = dict.fromkeys(query for query in queries if query.strip())
+    return {query: [(r.docno, r.score) for r in model.search(query, K)] for query in unique}
+
+
+def main() -> None:
+    """Measure, print, save; exit code 1 if an answer was wrong or a request failed other than by 503."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("model", type=Path, help="what `gr2 train` wrote")
+    parser.add_argument("--topics", type=Path, help="a file of queries (default: titles of the documents)")
+    parser.add_argument("--queries", type=int, default=200, help="different queries (default: 200)")
+    parser.add_argument("--queue", type=int, default=256, help="of the server (default: 256)")
+    parser.add_argument("--clients", type=int, default=200, help="clients of the overload (default: 200)")
+    parser.add_argument("--seconds", type=float, default=60.0, help="of the overload (default: 60)")
+    parser.add_argument("--capacity-seconds", type=float, default=15.0, help="(default: 15)")
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "serving.json")
+    options = parser.parse_args()
+    expected = offline(options.model, options.topics, options.queries)
+    with served(options.model, options.queue) as (process, port):
+        results = asyncio.run(measure(port, process, expected, options))
+    for phase, row in results.items():
+        print(f"{phase}: {json.dumps(row)}")
+    about = {"model": options.model.name, "queries": len(expected), "k": K, "queue": options.queue}
+    versions = facts("gr2", "torch", "fastapi", "uvicorn")
+    write_json(options.out, {"about": about | versions, **results})
+    failed = {code for row in results.values() for code in row["codes"]} - {"200", "503"}
+    if failed or any(row["wrong"] for row in results.values()):
+        sys.exit(f"not as it should be: {sorted(failed) or 'wrong answers'}")
+
+
+if __name__ == "__main__":
+    main()
