@@ -9,6 +9,7 @@ that paired tests can follow. Knows no table.
 import hashlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -97,7 +98,7 @@ def _start(trial: Trial, out: Path) -> "subprocess.Popen[bytes]":
 
 
 def perform(trial: Trial, out: Path) -> None:
-    """Train, search, and leave the run and the figures in OUT/NAME."""
+    """Train, search, and leave the run and the figures in OUT/NAME; the model itself is not kept."""
     from gr2.baselines.dense import document_vectors
     from gr2.formats import open_collection
     from gr2.geometry import agreement
@@ -132,6 +133,8 @@ def perform(trial: Trial, out: Path) -> None:
         content |= {"cost": cost, "agreement": agreement(model, queries, test).means()}
         content |= {"prior_bytes": 0 if prior is None else prior.nbytes}
         write_json(temporary / "trial.json", content)
+    for used in (folder, folder.with_name(folder.name + ".training")):
+        shutil.rmtree(used)  # half a gigabyte each: a sweep of a hundred would fill a disk
 
 
 def _docids(trial: Trial, collection: Collection, out: Path) -> "Docids":
