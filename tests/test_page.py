@@ -218,6 +218,7 @@ def test_a_key_is_asked_for_once(page, server, tmp_path):
     assert len(docnos(page)) == 10
     page.locator("#q").fill("duku")
     page.wait_for_url("**/?q=duku")
+    page.wait_for_function("() => !document.body.classList.contains('busy')")
     page.locator("h3 button").first.click()
     page.wait_for_selector(".full:has-text('more')")
 
@@ -257,7 +258,7 @@ def test_dark_and_light_are_both_readable(page, address, scheme):
     page.emulate_media(color_scheme=scheme)
     page.goto(f"{address}/?q={QUERY}")
     docnos(page)
-    page.wait_for_function("!document.body.classList.contains('busy')")
+    page.wait_for_function("() => !document.body.classList.contains('busy')")
     ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
     assert (sum(map(int, re.findall(r"\d+", ground)[:3])) < 150) == (scheme == "dark")
     for selector in TEXTS:

@@ -23,7 +23,6 @@ import torch
 pytest.importorskip("fastapi", reason="the extra `serve` is not installed")
 from fastapi.testclient import TestClient
 
-import gr2.cli.serving  # noqa: F401  registers the command
 from gr2.baselines.sparse import BM25
 from gr2.data import Document
 from gr2.documents import NAME, DocumentStore, write_documents
@@ -434,6 +433,7 @@ def test_every_example_of_the_schema_works(client):
     assert len(examples) == 4 and {"/search", "/documents/{docno}", "/health", "/metrics"} == set(
         schema["paths"]
     )
+    assert "BM25's ranking" in parts["SearchRequest"]["properties"]["bm25"]["description"]
     for example in examples:
         assert client.post("/search", json=example).status_code == 200
     SearchReply.model_validate(parts["SearchReply"]["examples"][0])
@@ -584,6 +584,26 @@ def test_a_full_or_slow_service_says_503_and_when_to_come_again(folder):
         assert reply.status_code == 422 and "at most 2 queries" in reply.json()["detail"]
 
 
+def test_a_flood_of_filters_is_turned_away_before_it_is_looked_up(folder):
+    service = Service(folder, ServiceConfig(queue=2, batch=1, timeout=30))
+    gate, looked_up, real = threading.Event(), [], service.shelf.matching
+
+    def slow(field, text):
+        looked_up.append(text)
+        gate.wait(20)
+        return real(field, text)
+
+    service.shelf.matching = slow
+    content = {"query": "baka", "filter": {"field": "title", "contains": "a"}}
+    with TestClient(build_app(service)) as client, ThreadPoolExecutor(12) as pool:
+        asked = [pool.submit(client.post, "/search", json=content) for _ in range(12)]
+        while sum(one.done() for one in asked) < 8:
+            time.sleep(0.01)
+        gate.set()
+        codes = [one.result().status_code for one in asked]
+    assert codes.count(503) >= 8 and codes.count(200) >= 1 and len(looked_up) <= 4
+
+
 def test_a_fault_of_ours_is_a_500_without_details(folder, caplog):
     service = Service(folder, ServiceConfig())
     service.batcher._work = lambda asked: 1 / 0
@@ -623,6 +643,12 @@ def test_a_folder_of_another_version_is_refused(gr2, folder, tmp_path):
         gr2("serve", tmp_path, "--port", 0)
 
 
+def test_without_the_extra_it_says_what_to_install(gr2, folder, monkeypatch):
+    monkeypatch.setattr("gr2.serve.find_spec", lambda name: None)
+    with pytest.raises(SystemExit, match=r"pip install 'gr2\[serve\]'"):
+        gr2("serve", folder)
+
+
 def test_settings_that_make_no_sense_are_refused(gr2, folder, tmp_path):
     for option, value in (("--queue", 0), ("--batch", 0), ("--timeout", 0), ("--port", 70000)):
         with pytest.raises(SystemExit, match=r"expected|cannot listen"):
@@ -648,16 +674,13 @@ def test_it_listens_where_nobody_else_can_reach_it_unless_told(gr2, folder, monk
     assert "anybody may search" not in gr2(*open_to_all, "--api-key-file", tmp_path / "key")
 
 
-SERVE = "import gr2.cli.serving; from gr2.cli import main; main()"
-
-
 @contextmanager
 def servers(folder: Path):
     """Real servers as processes of their own: a function from options to (process, address)."""
     started = []
 
     def start(*options: object, port: int = 0) -> tuple[subprocess.Popen, str]:
-        command = [sys.executable, "-c", SERVE, "serve", folder, "--port", port, *options]
+        command = [sys.executable, "-m", "gr2", "serve", folder, "--port", port, *options]
         process = subprocess.Popen(
             list(map(str, command)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )

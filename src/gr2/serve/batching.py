@@ -74,6 +74,10 @@ class Batcher(Generic[Question, Answer]):
         """Questions in the queue."""
         return len(self._waiting)
 
+    def full(self) -> Full:
+        """What to tell somebody who is turned away now."""
+        return Full(max(1, math.ceil(self.waiting * self._cost)))
+
     async def start(self) -> None:
         """Begin to work, in the running loop."""
         self._open, self._task = True, asyncio.create_task(self._run())
@@ -91,7 +95,7 @@ class Batcher(Generic[Question, Answer]):
         after = self.waiting + len(questions)
         too_long = self.waiting > 0 and after * self._cost > self._timeout
         if not self._open or after > self._room or too_long:
-            raise Full(max(1, math.ceil(self.waiting * self._cost)))
+            raise self.full()
         jobs = [_Job[Question, Answer](question) for question in questions]
         self._waiting.extend(jobs)
         self._more.set()

@@ -62,7 +62,7 @@ Queries = Annotated[
 class Wire(BaseModel):
     """A field that nobody knows is an error, not silence."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
 
 class OnlyDocnos(Wire):

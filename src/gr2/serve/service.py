@@ -42,6 +42,7 @@ class Service:
             timeout=config.timeout,
             noted=self.metrics.noted,
         )
+        self._inside = 0  # queries of requests under way
         self._side = ThreadPoolExecutor(1, thread_name_prefix="documents")
         self.metrics.gauges["gr2_queue_queries"] = ("Queries that wait.", lambda: self.batcher.waiting)
 
@@ -61,7 +62,12 @@ class Service:
         """An answer for each query; `Full` or `Late` if that takes too much, `Impossible` if it cannot be."""
         if len(queries) > self.config.queue:
             raise Impossible(f"query: this service takes at most {self.config.queue} queries of a request")
+        # Whoever waits for a filter or a snippet takes room too, else these queues would have no end.
+        room = self.config.queue + 2 * self.config.batch - self._inside
         try:
+            self._inside += len(queries)
+            if len(queries) > room:
+                raise self.batcher.full()
             async with asyncio.timeout(self.config.timeout):
                 allowed = await self._aside(self._allowed, narrow) if narrow is not None else None
                 asked = [Asked(query, k, allowed) for query in queries]
@@ -73,6 +79,8 @@ class Service:
         except (Full, Late) as error:
             self.metrics.turned_away.add("full" if isinstance(error, Full) else "late")
             raise
+        finally:
+            self._inside -= len(queries)
 
     async def document(self, docno: str) -> tuple[Document, str, tuple[Step, ...]] | None:
         """A document with its docid and path; None if it is not here."""
