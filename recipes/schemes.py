@@ -16,6 +16,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from graded import PLAN as GRADED
+
 from gr2.baselines.dense import document_vectors
 from gr2.baselines.sparse import BM25, BM25Config
 from gr2.compare import compare
@@ -36,15 +38,7 @@ from gr2.tables import comparison_table
 SCHEMES = ("fusion", "query", "title", "number", "kmeans", "pq", "rq")
 MEASURES = ("nDCG@20", "ERR@20", "Hits@1")
 RADII = (0.0, 1.0, 2.0, 3.0, 4.0)
-PLAN: Mapping[str, Any] = {
-    "recipe": "gr2",
-    "texts": 4,
-    "smoothing": 0.0,
-    "learning_rate": 1e-4,
-    "pretrained_rate": 1.0,
-    "average": 0.3,
-    "augment": {"paragraphs": 0, "sentences": 0, "entities": 0, "pieces": 8},
-}
+PLAN: Mapping[str, Any] = {**GRADED, "recipe": "gr2"}
 """As in recipes/graded.py: chosen with title docids."""
 
 

@@ -29,6 +29,7 @@ from gr2.backbone import (
     width_of,
 )
 from gr2.prior import Prior
+from gr2.weights import weights_of
 
 __all__ = ["END", "FIRST", "START", "Family", "Network", "NetworkConfig"]
 
@@ -115,12 +116,7 @@ class Network(nn.Module):
 
     def weights(self) -> dict[str, Tensor]:
         """The weights by name; what is shared is there once, under its first name."""
-        first: dict[int, str] = {}
-        for name, value in self.state_dict().items():
-            first.setdefault(value.data_ptr(), name)
-        return {
-            name: value.contiguous() for name, value in self.state_dict().items() if name in first.values()
-        }
+        return weights_of(self)
 
     def take_codes(self, vectors: Tensor) -> None:
         """Let the rows of codes start from the vectors [codes, P] they stand for (RIPOR), at their own scale.

@@ -10,10 +10,19 @@ from typing import Literal
 
 import torch
 from safetensors.torch import load_file, save_file
-from torch import Tensor
+from torch import Tensor, nn
 
 Storage = Literal["fp32", "fp16", "int8"]
 SCALE = ".scale"
+
+
+def weights_of(module: nn.Module) -> dict[str, Tensor]:
+    """The weights of a module by name; what is shared is there once, under its first name."""
+    found = module.state_dict()
+    first: dict[int, str] = {}
+    for name, value in found.items():
+        first.setdefault(value.data_ptr(), name)
+    return {name: value.contiguous() for name, value in found.items() if name in first.values()}
 
 
 def save_weights(weights: Mapping[str, Tensor], path: Path, storage: Storage = "fp32") -> None:

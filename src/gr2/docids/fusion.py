@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from gr2 import losses
 from gr2.docids import latent
 from gr2.network import END, START, Network, NetworkConfig
+from gr2.weights import weights_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,10 +109,7 @@ class Fusion(nn.Module):
 
     def weights(self) -> dict[str, Tensor]:
         """The weights by name; what is shared is there once, under its first name."""
-        first: dict[int, str] = {}
-        for name, value in self.state_dict().items():
-            first.setdefault(value.data_ptr(), name)
-        return {n: value.contiguous() for n, value in self.state_dict().items() if n in first.values()}
+        return weights_of(self)
 
     def load(self, stored: Mapping[str, Tensor]) -> None:
         """Take weights that `weights` gave; a name or shape that does not fit is refused."""
