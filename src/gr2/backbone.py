@@ -16,7 +16,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from gr2.store import atomic_folder, verify, write_json
+from gr2.store import atomic_folder, verify, write_json, write_text
 from gr2.weights import Storage, load_weights, save_weights
 
 START, END, FIRST = 0, 1, 2
@@ -24,6 +24,8 @@ START, END, FIRST = 0, 1, 2
 Family = Literal["t5", "bart", "encoder"]
 FORMAT = 1
 OWN = "backbone.json"
+EMBEDDED = Path(__file__).parent / "backbones"
+"""Backbones that come with the package, by name."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,10 +52,13 @@ class Parts:
     """[V, W] what it may write, scaled as the states are not."""
     more: Mapping[str, Tensor] = field(default_factory=dict)
     """Weights of a network by name, where the checkpoint has more than encoder and decoder."""
+    fresh: bool = False
+    """Whether the decoder has never written a docid or a word."""
 
 
 def parts_of(backbone: str | Path, fresh: FreshDecoder) -> Parts:
     """Read a checkpoint; random numbers for what is fresh are torch's current ones."""
+    backbone = located(backbone)
     if is_own(backbone):
         return _from_own(Path(backbone))
     kind = transformers().AutoConfig.from_pretrained(backbone).model_type
@@ -64,13 +69,20 @@ def parts_of(backbone: str | Path, fresh: FreshDecoder) -> Parts:
 
 def tokenizer_of(backbone: str | Path) -> Any:
     """The tokenizer of a checkpoint."""
+    backbone = located(backbone)
     place = Path(backbone) / "tokenizer" if is_own(backbone) else backbone
     return transformers().AutoTokenizer.from_pretrained(place)
 
 
+def located(backbone: str | Path) -> str | Path:
+    """The folder of a backbone that comes with the package; any other name as it is."""
+    embedded = EMBEDDED / backbone
+    return embedded if not Path(backbone).exists() and embedded.is_dir() else backbone
+
+
 def is_own(backbone: str | Path) -> bool:
     """Whether it is a folder that `save_backbone` wrote."""
-    return (Path(backbone) / OWN).is_file()
+    return (Path(located(backbone)) / OWN).is_file()
 
 
 def save_backbone(
@@ -84,6 +96,7 @@ def save_backbone(
     about: Mapping[str, Any],
     *,
     storage: Storage = "fp32",
+    card: str = "",
 ) -> None:
     """Write a backbone as a folder with a manifest.
 
@@ -97,8 +110,11 @@ def save_backbone(
         tokenizer: with it.
         about: special tokens, provenance: whatever is JSON.
         storage: how weights are stored: 32 bits, 16, or 8 with a scale for each row.
+        card: the model card, where there is one.
     """
     with atomic_folder(folder) as temporary:
+        if card:
+            write_text(temporary / "README.md", card)
         encoder.config.save_pretrained(temporary / "encoder")
         decoder.config.save_pretrained(temporary / "decoder")
         tokenizer.save_pretrained(temporary / "tokenizer")
@@ -206,7 +222,7 @@ def _from_encoder(backbone: str | Path, fresh: FreshDecoder) -> Parts:
     )
     words = encoder.get_input_embeddings().weight.detach()
     _fuse(stack)
-    return Parts("encoder", encoder, stack, special, words, words * width**-0.5)
+    return Parts("encoder", encoder, stack, special, words, words * width**-0.5, fresh=True)
 
 
 def width_of(config: Any) -> int:

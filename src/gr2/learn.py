@@ -106,37 +106,21 @@ def learn(
     machine = accelerator()
     show = progress and machine.is_main_process
     folder = out.with_name(out.name + ".training")
-    config = GR2Config(network=NetworkConfig(), normaliser=plan.normaliser)
-    model = GR2.fresh(backbone, docids, config, seed=plan.seed)
-    examples = examples_of(
-        collection,
-        docids,
-        model.read,
-        augment=plan.augment,
-        pseudo_queries=pseudo_queries,
-        seed=plan.seed,
-    )
-    if plan.prior > 0:
-        if vectors is None:
-            vectors = document_vectors(collection, docids.docnos, backbone, folder, progress=show)
-        model.network.take_prior(Prior.build(model.trie, vectors, most=round(plan.prior * len(docids))))
-    levels = max(1, collection.grades)
-    objective = Objective(
-        model.tokens,
-        model.trie,
-        levels,
-        recipe(plan.recipe, normaliser=plan.normaliser, smoothing=plan.smoothing, **plan.changes),
-    )
+    if plan.prior <= 0:
+        vectors = None
+    elif vectors is None:
+        vectors = document_vectors(collection, docids.docnos, backbone, folder, progress=show)
+    ready = prepare(collection, docids, backbone, plan, vectors=vectors, pseudo_queries=pseudo_queries)
+    model, examples = ready.model, ready.examples
     judge = _judge(model, collection, plan) if plan.dev else None
     for stage in stages(plan):
         if stage.name == "self-negatives":
             examples = with_self_negatives(model, collection, examples)
-        sizes = BatchConfig(queries=plan.queries, texts=plan.texts, per_grade=plan.per_grade)
         ranks = {"rank": machine.process_index, "ranks": machine.num_processes}
         run = train(
             model.network,
-            objective,
-            Batches(examples, sizes, seed=plan.seed, **ranks),
+            ready.objective,
+            Batches(examples, sizes(plan), seed=plan.seed, **ranks),
             stage.settings,
             folder / stage.name,
             resume=resume,
@@ -152,6 +136,46 @@ def learn(
         model.save_pretrained(out, documents=collection.documents)
     machine.wait_for_everyone()  # whoever returns finds the folder
     return model
+
+
+@dataclass(frozen=True)
+class Ready:
+    """Everything that a training run starts from."""
+
+    model: GR2
+    examples: Examples
+    objective: Objective
+
+
+def prepare(
+    collection: Collection,
+    docids: Docids,
+    backbone: str,
+    plan: Plan,
+    *,
+    vectors: Vectors | None,
+    pseudo_queries: Mapping[str, Sequence[str]] | None = None,
+) -> Ready:
+    """An untrained model, what it will read, and the loss; `vectors` as for `learn`, None without a prior."""
+    config = GR2Config(network=NetworkConfig(), normaliser=plan.normaliser)
+    model = GR2.fresh(backbone, docids, config, seed=plan.seed)
+    examples = examples_of(
+        collection,
+        docids,
+        model.read,
+        augment=plan.augment,
+        pseudo_queries=pseudo_queries,
+        seed=plan.seed,
+    )
+    if vectors is not None:
+        model.network.take_prior(Prior.build(model.trie, vectors, most=round(plan.prior * len(docids))))
+    loss = recipe(plan.recipe, normaliser=plan.normaliser, smoothing=plan.smoothing, **plan.changes)
+    return Ready(model, examples, Objective(model.tokens, model.trie, max(1, collection.grades), loss))
+
+
+def sizes(plan: Plan) -> BatchConfig:
+    """How much a step of a plan reads."""
+    return BatchConfig(queries=plan.queries, texts=plan.texts, per_grade=plan.per_grade)
 
 
 @dataclass(frozen=True)

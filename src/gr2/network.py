@@ -71,6 +71,7 @@ class Network(nn.Module):
         self.xi_query = nn.Linear(width, config.representation)
         self.xi_docid = self.xi_query if config.shared else nn.Linear(width, config.representation)
         self.prior: Prior | None = None
+        self.fresh = False  # whether the decoder has never written anything
 
     @classmethod
     def build(
@@ -100,6 +101,7 @@ class Network(nn.Module):
             head = nn.Linear(width, len(write), bias=False)
             head.weight = nn.Parameter(write)
             network = cls(parts.family, parts.encoder, decoder, head, config)
+        network.fresh = parts.fresh
         if parts.more:
             network.load({**network.weights(), **parts.more})
         return network
@@ -133,7 +135,7 @@ class Network(nn.Module):
     def take_prior(self, prior: Prior, *, quiet: float = 0.05) -> None:
         """Let a node prior join the logits; a fresh head is made quiet, so that training starts from it."""
         self.prior = prior
-        if self.family == "encoder":
+        if self.fresh:
             with torch.no_grad():
                 self.head.weight *= quiet
 

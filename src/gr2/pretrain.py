@@ -62,7 +62,13 @@ def pretrain(
 
 
 def export(
-    network: Network, backbone: str, out: Path, about: Mapping[str, Any], *, storage: Storage = "fp32"
+    network: Network,
+    backbone: str,
+    out: Path,
+    about: Mapping[str, Any],
+    *,
+    storage: Storage = "fp32",
+    card: str = "",
 ) -> None:
     """Write a network that was trained with fixed rows from this backbone as a backbone of its own."""
     parts = parts_of(backbone, network_shape(network))
@@ -83,6 +89,7 @@ def export(
         tokenizer_of(backbone),
         {"special": list(parts.special), **about},
         storage=storage,
+        card=card,
     )
 
 

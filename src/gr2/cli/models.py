@@ -205,3 +205,42 @@ def search(
         return
     for rank, result in enumerate(model.search(query, k, **options), start=1):
         print(f"{rank:2}  {result.score:8.3f}  {result.docno}  ({result.docid})")
+
+
+@app.command
+def index(
+    name: Name,
+    /,
+    *,
+    out: Path,
+    budget: str = "30m",
+    backbone: str = "gr2-mini",
+    seed: int = 0,
+    resume: bool = False,
+) -> None:
+    """Make a searchable model of a collection in one go: docids, training, measures and a report.
+
+    Args:
+        name: The collection: a folder, `pydocs`, `ir:ID`.
+        out: The model's folder to write, with report.html; what an interruption must not lose is beside it.
+        budget: How long it may take, such as 90s, 30m or 1h30m; the steps are planned to it.
+        backbone: Folder or hub name of a checkpoint, or the one that comes with gr2.
+        seed: The same seed and number of steps give the same weights.
+        resume: Go on after an interruption, with the steps planned then.
+    """
+    from gr2.index import Indexing, seconds
+    from gr2.index import index as make
+
+    data = open_named(name, show=True)
+    job = Indexing(
+        collection=data,
+        out=out,
+        backbone=backbone,
+        seconds=seconds(budget),
+        seed=seed,
+        resume=resume,
+        progress=progress(),
+    )
+    for line in make(job):
+        print(line, flush=True)
+    print(f"try it: gr2 search {out} 'a query'; gr2 serve {out}")

@@ -9,9 +9,12 @@ vocabulary and no text.
 Shapes: B queries, R rows (live beams), C continuations, M ranked continuations of a query.
 """
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
+from gr2.decode.narrowed import Narrowed
 from gr2.decode.ranked import Ranked
 from gr2.decode.scores import NodePrior, Normaliser
 from gr2.decode.search import NOTHING, Block, Project, Search
@@ -36,6 +39,7 @@ def beam(
     length_penalty: float = 0.0,
     prior: NodePrior | None = None,
     project: Project | None = None,
+    allowed: Sequence[int] | None = None,
 ) -> Ranked:
     """Constrained beam search.
 
@@ -50,6 +54,8 @@ def beam(
         length_penalty: divide a docid's score by its length, end included, to this power; 0 is the plain sum.
         prior: a score added to the logits of children (trie normaliser only).
         project: maps states [N, D] to [N, width], for example ReLU(W v + b); asks for `Ranked.vectors`.
+        allowed: the docids that may be found, at least one; None for all. Scores do not depend on it, and
+            with no more of them than beams every one is found.
 
     Returns:
         The docids found; `proven` is true where nothing that was dropped could have been better.
@@ -59,7 +65,7 @@ def beam(
         raise ValueError(f"k must lie between 1 and the number of beams ({beams}), not {k}")
     if len(states) == 0:
         return Ranked.of_nothing()
-    search = Search(
+    search = (Search if allowed is None else Narrowed)(
         decoder,
         trie,
         states,
@@ -71,6 +77,8 @@ def beam(
         prior=prior,
         project=project,
     )
+    if allowed is not None and isinstance(search, Narrowed):
+        search.allow(torch.from_numpy(trie.leaf_of(allowed)))
     dropped = _run(search, beams)
     # With a length penalty a worse prefix may become a better docid, so nothing dropped is known to be worse.
     worst = search.pool.worst(k) if length_penalty == 0 else NOTHING

@@ -139,8 +139,12 @@ class Health:
         """The report to read, with a line on what each figure says."""
         facts = [f"{name} {value}" for name, value in self.about.items() if name != "scheme"]
         head = ", ".join([f"{self.scheme}: {self.documents:,} docids", *facts])
-        figures = [(name, *figure) for name, figure in _figures(self).items()]
-        return "\n\n".join([head, render(["figure", "value", "what it says"], figures), *_tables(self)])
+        table = render(["figure", "value", "what it says"], self.rows())
+        return "\n\n".join([head, table, *_tables(self)])
+
+    def rows(self) -> list[tuple[str, str, str]]:
+        """Each figure's name, its value as it is printed, and what it says."""
+        return [(name, *figure) for name, figure in _figures(self).items()]
 
 
 def health(

@@ -1,10 +1,6 @@
 """Queries → docids, as `GR2.search` finds them, with a filter and the path of each docid through the trie.
 
-A filter narrows what the beam may write, not what probabilities are over: children that lead to no allowed
-document are scored with the others and then dropped. So a document has the score it has without the filter,
-and with no more allowed documents than beams every one of them is found. This file knows no HTTP.
-
-Shapes: B queries, R rows (live beams), C children.
+This file knows no HTTP.
 """
 
 from collections.abc import Sequence
@@ -13,12 +9,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from gr2.batches import padded
 from gr2.decode import Ranked, beam
-from gr2.decode.beam import _run
-from gr2.decode.search import NOTHING, Search
 from gr2.model import GR2
 from gr2.network import FIRST
 
@@ -103,21 +96,7 @@ class Engine:
         states = network.encode(ids, mask)
         prior = network.prior(states, mask) if network.prior is not None else None
         how: dict[str, Any] = {"k": k, "normaliser": self.model.config.normaliser, "prior": prior}
-        if allowed is None:
-            return beam(self._decoder, self.model.trie, states, mask, beams=beams, **how)
-        search = Narrowed(
-            self._decoder,
-            self.model.trie,
-            states,
-            mask,
-            places=beams,
-            length_penalty=0.0,
-            project=None,
-            **how,
-        )
-        search.allow(torch.from_numpy(self.model.trie.leaf_of(allowed)))
-        dropped = _run(search, beams)
-        return search.ranked((dropped == NOTHING) | (dropped < search.pool.worst(k)))
+        return beam(self._decoder, self.model.trie, states, mask, beams=beams, allowed=allowed, **how)
 
     def _is_cut(self, text: str, row: list[int]) -> bool:
         longest = self.model.config.longest
@@ -129,27 +108,6 @@ class Engine:
         codes, _, number = self.model.docids.texts[docid].partition(" ")
         labels = [f" {code}" for code in codes.split("-")] + list(number)
         return labels if len(labels) == len(tokens) else [f" {token - FIRST}" for token in tokens]
-
-
-class Narrowed(Search):
-    """A search that goes only where allowed documents are."""
-
-    keep: Tensor
-
-    def allow(self, leaves: Tensor) -> None:
-        """Mark the nodes on the paths to these leaves; there must be one."""
-        nodes = leaves.to(self.paths.first.device)
-        self.keep = torch.zeros(len(self.paths.first) - 1, dtype=torch.bool, device=nodes.device)
-        while len(nodes):
-            self.keep[nodes] = True
-            nodes = torch.unique(self.paths.parent(nodes[nodes > 0]))
-            nodes = nodes[~self.keep[nodes]]
-
-    def score(self, state: Tensor, query: Tensor, node: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """The children [C] of each row as without a filter, less those that lead to nothing allowed."""
-        row, child, gain = super().score(state, query, node)
-        kept = self.keep[child]
-        return row[kept], child[kept], gain[kept]
 
 
 def _parent(first: np.ndarray[Any, np.dtype[np.int32]], node: int) -> int:

@@ -1,0 +1,200 @@
+"""The embedded backbone `gr2-mini`: MiniLM with a decoder that has learned to write titles, by GR²P.
+
+    python recipes/mini.py make  --start MINILM --out FOLDER WIKISPEEDIA MDN-LINKS
+    python recipes/mini.py check --start MINILM --out FOLDER COLLECTION ... [--json docs/results/mini.json]
+
+`make` joins the linked folders into one graded collection (grades by links, as in the paper), pre-trains on
+it, draws the encoder back towards its start, and writes FOLDER/gr2-mini in 8 bits and FOLDER/gr2-mini-32 in
+32; interrupted, it goes on. `check` asks whether the encoder is still good on its own: dense retrieval
+without training, beside the start, in 32 bits and in 8.
+"""
+
+import argparse
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from graded import SETTINGS
+
+from gr2.augment import AugmentConfig
+from gr2.backbone import FreshDecoder, parts_of
+from gr2.baselines.dense import Dense
+from gr2.baselines.sparse import BM25
+from gr2.compare import compare
+from gr2.data import Collection, Document
+from gr2.embed import Encoder
+from gr2.experiment import gather
+from gr2.formats import open_collection
+from gr2.info import headline
+from gr2.learn import Plan
+from gr2.links import LinksConfig, Tally, read_linked_folder
+from gr2.model import GR2
+from gr2.network import Network
+from gr2.pretrain import export, pretrain
+from gr2.runs import Run
+from gr2.store import write_json
+from gr2.tables import comparison_table
+
+PLAN = Plan(
+    steps=1500,
+    queries=16,
+    texts=16,
+    per_grade=1,
+    smoothing=0.0,
+    learning_rate=5e-4,
+    pretrained_rate=0.1,
+    average=0.2,
+    augment=AugmentConfig(paragraphs=0, sentences=0, entities=0, pieces=4),
+)
+LINKS = LinksConfig(queries=3)
+WORDS = 6
+"""Of a title."""
+SHARE = 0.5
+"""Of the encoder's movement that is kept."""
+MEASURES = ("nDCG@5", "nDCG@20", "ERR@20", "Hits@10")
+CARD = """---
+library_name: gr2
+license: apache-2.0
+tags: [generative-retrieval]
+---
+# gr2-mini
+
+The backbone that comes with gr2: a text encoder and a decoder of {layers} layers that has learned to write
+titles of documents by graded relevance (GR²P). `gr2 train --backbone gr2-mini` starts from it.
+
+| what | |
+|---|---|
+| encoder | all-MiniLM-L6-v2 (Apache-2.0), trained on; {share:.0%} of its movement is kept |
+| pre-training | {headline} |
+| grades | 4 the document itself, 3 See-also or mutual links, 2 links of the first section, 1 others |
+| pairs | {pairs} |
+| texts | {sources} |
+| steps | {steps:,} of {queries} queries and {texts} document texts |
+| stored | {storage} |
+
+The texts themselves are not in this folder. Licences of the sources: wikispeedia (Wikipedia for Schools):
+GFDL; MDN Web Docs by Mozilla contributors: CC BY-SA 2.5. `recipes/mini.py` makes it again.
+
+Loss (mean of {window} steps):
+
+| step | total | MGCC | MLE queries | MLE documents |
+|---:|---:|---:|---:|---:|
+{curve}
+"""
+
+
+def joined(collections: Sequence[Collection]) -> Collection:
+    """One collection of several; the names of all keys get their collection's before them."""
+    documents = tuple(
+        Document(f"{one.name}/{d.docno}", d.title, d.text) for one in collections for d in one.documents
+    )
+    queries = {f"{one.name}/{qid}": text for one in collections for qid, text in one.queries.items()}
+    judged = {
+        f"{one.name}/{qid}": {f"{one.name}/{docno}": grade for docno, grade in row.items()}
+        for one in collections
+        for qid, row in one.split("train").items()
+    }
+    name = "+".join(one.name for one in collections)
+    return Collection(name=name, documents=documents, queries=queries, qrels={"train": judged})
+
+
+def drawn_back(network: Network, start: str, share: float) -> None:
+    """Leave only a share of what the encoder's weights have moved from the start."""
+    before = parts_of(start, FreshDecoder()).encoder.state_dict()
+    for name, value in network.encoder.state_dict().items():
+        if value.is_floating_point():
+            value.lerp_(before[name], 1 - share)
+
+
+def curve(metrics: Path, rows: int = 10) -> tuple[int, list[dict[str, float]]]:
+    """The loss of a run as means over so many windows, and how many steps a window has."""
+    lines = [json.loads(line) for line in metrics.read_text(encoding="utf-8").splitlines()]
+    size = max(1, len(lines) // rows)
+    found = []
+    for first in range(0, size * rows, size):
+        window = lines[first : first + size]
+        names = [name for name, value in window[0].items() if isinstance(value, float)]
+        means = {name: sum(line[name] for line in window) / len(window) for name in names}
+        found.append({"step": window[-1]["step"], **means})
+    return size, found
+
+
+def make(options: argparse.Namespace) -> None:
+    """Pre-train and write the backbone."""
+    found = [read_linked_folder(Path(path), LINKS) for path in options.folders]
+    collection = joined([one for one, _ in found])
+    print(headline(collection))
+    full = options.out / "pretrained"
+    if not full.exists():
+        pretrain(collection, options.start, full, PLAN, words=WORDS, resume=True, progress=True)
+    model = GR2.from_pretrained(full.with_name("pretrained.model"))
+    drawn_back(model.network, options.start, SHARE)
+    for name, storage in (("gr2-mini", "int8"), ("gr2-mini-32", "fp32")):
+        about = {"made from": {**model.provenance, "backbone": Path(options.start).name, "share": SHARE}}
+        text = card(collection, [tally for _, tally in found], full, storage)
+        export(model.network, options.start, options.out / name, about, storage=storage, card=text)  # type: ignore[arg-type]
+        size = sum(path.stat().st_size for path in (options.out / name).rglob("*") if path.is_file())
+        print(f"{options.out / name}: {size / 1e6:.1f} MB")
+
+
+def card(collection: Collection, tallies: Sequence[Tally], full: Path, storage: str) -> str:
+    """What the folder says of itself."""
+    folder = full.with_name("pretrained.model.training") / "joint"
+    window, rows = curve(folder / "metrics.jsonl")
+    names = ("total", "mgcc", "mle_q", "mle_d")
+    cells = [[f"{row['step']:,}", *(f"{row[name]:.3f}" for name in names)] for row in rows]
+    return CARD.format(
+        layers=FreshDecoder().layers,
+        share=SHARE,
+        headline=headline(collection),
+        pairs="; ".join(", ".join(f"grade {g}: {t.pairs[g]:,}" for g in (4, 3, 2, 1)) for t in tallies),
+        sources="; ".join(f"{tally.documents:,} documents" for tally in tallies),
+        steps=PLAN.steps,
+        queries=PLAN.queries,
+        texts=PLAN.texts,
+        storage={"int8": "8 bits and a scale for each row", "fp32": "32 bits"}[storage],
+        window=window,
+        curve="\n".join(f"| {' | '.join(row)} |" for row in cells),
+    )
+
+
+def check(options: argparse.Namespace, path: str) -> dict[str, Any]:
+    """Dense retrieval by the encoders, before and after; returns the means."""
+    collection = open_collection(path)
+    split = "test" if "test" in collection.qrels else next(iter(collection.qrels))
+    queries = {qid: collection.queries[qid] for qid in collection.split(split)}
+    source = Path(path) / "source_docs.tsv"
+    rows: list[tuple[str, int, Run]] = [
+        (f"BM25 k1={s.k1:g} b={s.b:g}", 0, BM25.index(collection.documents, s).search(queries, 100))
+        for s in SETTINGS
+    ]
+    places = (options.start, options.out / "gr2-mini-32", options.out / "gr2-mini")
+    for name, place in zip(("start", "gr2-mini, 32 bits", "gr2-mini, 8 bits"), places, strict=True):
+        rows.append((name, 0, Dense.index(collection.documents, Encoder.load(place)).search(queries, 100)))
+    found = gather(collection, rows, MEASURES, split=split, exclude=source if source.is_file() else None)
+    print(f"### {headline(collection)}\n\n{comparison_table(compare(found), 'markdown')}\n")
+    return {evaluation.name: evaluation.means for evaluation in found}
+
+
+def main() -> None:
+    """Make or check."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("do", choices=("make", "check"))
+    parser.add_argument("folders", nargs="+", help="linked folders (make) or collections (check)")
+    parser.add_argument("--start", required=True, help="MiniLM, by folder or hub name")
+    parser.add_argument("--out", type=Path, required=True, help="where everything is kept")
+    parser.add_argument("--json", type=Path, help="save the figures of the check")
+    options = parser.parse_args()
+    if options.do == "make":
+        make(options)
+        return
+    saved = {Path(path).name: check(options, path) for path in options.folders}
+    if options.json:
+        write_json(options.json, saved)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,162 @@
+"""A collection → a searchable model within a given time, for whoever does not want to know the stages.
+
+Docids, document vectors, training, measuring and a report, each with the settings that did best on the
+collections of docs/results.md. How many steps fit is measured on this machine, told, and kept: an interrupted
+run goes on with the same plan, and the plan alone decides the weights.
+"""
+
+import json
+import re
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+
+from gr2.augment import AugmentConfig
+from gr2.baselines.dense import document_vectors
+from gr2.batches import Batches
+from gr2.data import Collection
+from gr2.docids import Docids
+from gr2.docids.schemes import Making, build
+from gr2.embed import Vectors
+from gr2.learn import Plan, Ready, learn, prepare, sizes, stages
+from gr2.report import OURS, rivals, write_report
+from gr2.store import write_json
+from gr2.tables import comparison_table
+from gr2.train import encoded
+
+GOOD = Plan(
+    steps=200,
+    texts=4,
+    smoothing=0.0,
+    learning_rate=1e-4,
+    pretrained_rate=1.0,
+    average=0.3,
+    augment=AugmentConfig(paragraphs=0, sentences=0, entities=0, pieces=8),
+)
+"""As in recipes/graded.py; the steps depend on the time and on how much there is to learn."""
+EPOCHS = 10
+"""Of the training queries at most: more steps would only repeat them."""
+MOST = 2000
+"""Steps at most, whatever the time."""
+WORDS = 6
+"""Of a docid."""
+MEASURING = 0.25
+"""Share of the time that is left for measuring and the report."""
+TITLED = 0.9
+"""Share of documents that must have a title for titles to be their docids."""
+_TIME = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Indexing:
+    """What to do and how long it may take."""
+
+    collection: Collection
+    out: Path
+    backbone: str
+    seconds: float
+    recipe: str = "gr2"
+    seed: int = 0
+    resume: bool = False
+    progress: bool = False
+
+    @property
+    def folder(self) -> Path:
+        """Where whatever an interruption must not lose is kept."""
+        return self.out.with_name(self.out.name + ".training")
+
+
+def seconds(text: str) -> float:
+    """A time such as 90s, 30m or 1h30m.
+
+    >>> seconds("1h30m")
+    5400.0
+    """
+    found = _TIME.fullmatch(text.strip())
+    if not text.strip() or found is None:
+        raise ValueError(f"expected a time such as 90s, 30m or 1h30m, found {text!r}")
+    hours, minutes, rest = (int(part or 0) for part in found.groups())
+    if not (total := 3600 * hours + 60 * minutes + rest):
+        raise ValueError(f"expected a time of at least a second, found {text!r}")
+    return float(total)
+
+
+def scheme_for(collection: Collection) -> str:
+    """Titles where nearly all documents have one, else the sentence that says most."""
+    titled = count = 0
+    for document in collection.documents:
+        count, titled = count + 1, titled + bool(document.title.strip())
+    return "title" if titled >= TITLED * count else "summary"
+
+
+def index(job: Indexing) -> Iterator[str]:
+    """Do it, and yield a line for each stage; the model is in `job.out` at the end."""
+    begun, data = time.monotonic(), job.collection
+    job.folder.mkdir(parents=True, exist_ok=True)
+    scheme = scheme_for(data)
+    making = Making(collection=data, backbone=job.backbone, folder=job.folder, words=WORDS, seed=job.seed)
+    docids = build(scheme, making)
+    first = docids.clashes.get("rank 1", 0) / max(1, len(docids))
+    yield f"docids: {len(docids):,} by {scheme}, {first:.0%} got their first proposal"
+    vectors = document_vectors(data, docids.docnos, job.backbone, job.folder, progress=job.progress)
+    yield f"vectors: {vectors.shape[1]} numbers a document, what the decoder starts from (node prior)"
+    plan = planned(job, docids, vectors, time.monotonic() - begun)
+    left = max(0.0, job.seconds - (time.monotonic() - begun))
+    yield f"plan: {plan.steps:,} steps of {plan.queries} queries, within {left / 60:.1f} minutes left"
+    learn(
+        data, docids, job.backbone, job.out, plan, vectors=vectors, resume=job.resume, progress=job.progress
+    )
+    yield f"model: written to {job.out}"
+    yield from judged(job)
+    yield f"report: {job.out / 'report.html'} ({(time.monotonic() - begun) / 60:.1f} minutes in all)"
+
+
+def judged(job: Indexing) -> Iterator[str]:
+    """Measure the model on the split `test`, else `dev`, and write its report."""
+    split = next((name for name in ("test", "dev") if job.collection.qrels.get(name)), "")
+    others = rivals(job.collection, split, job.backbone) if split else []
+    comparison = write_report(job.out, job.collection, others, split=split or "test")
+    if comparison is None:
+        yield "measures: none, for the collection has no judged queries in a split `test` or `dev`"
+        return
+    count = len(job.collection.split(split))
+    yield f"measures: {count:,} queries of {split}; letters: significantly better than that system"
+    yield comparison_table(comparison)
+    means = {e.name: e.means["nDCG@20"] for e in comparison.evaluations}
+    ahead = [name for name, value in means.items() if value > means[OURS]]
+    if ahead:
+        yield f"in nDCG@20 these are still ahead of {OURS}: {', '.join(ahead)}"
+
+
+def planned(job: Indexing, docids: Docids, vectors: Vectors, gone: float) -> Plan:
+    """As many steps as fit; the plan of an interrupted run is kept."""
+    path = job.folder / "plan.json"
+    plan = replace(GOOD, recipe=job.recipe, seed=job.seed)
+    if job.resume and path.is_file():
+        return replace(plan, steps=int(json.loads(path.read_text(encoding="utf-8"))["steps"]))
+    queries = len(job.collection.split("train")) if "train" in job.collection.qrels else 0
+    ready = prepare(job.collection, docids, job.backbone, plan, vectors=vectors)
+    useful = min(MOST, EPOCHS * -(-queries // plan.queries)) if queries else MOST
+    fitting = int((job.seconds * (1 - MEASURING) - gone) / seconds_of_a_step(ready, plan))
+    steps = max(10, min(useful, fitting))
+    write_json(path, {"steps": steps, "seconds": job.seconds})
+    return replace(plan, steps=steps)
+
+
+def seconds_of_a_step(ready: Ready, plan: Plan, steps: int = 4) -> float:
+    """The mean time of a few steps that change nothing; the first, which warms up, is not counted."""
+    network, batches = ready.model.network, Batches(ready.examples, sizes(plan), seed=plan.seed)
+    settings = stages(plan)[0].settings
+    network.hold(encoder=False)
+    for step in range(steps + 1):
+        if step == 1:
+            begun = time.monotonic()
+        batch = batches[step]
+        with torch.autocast("cpu", torch.bfloat16, enabled=settings.bf16):
+            parts = ready.objective(network, batch, *encoded(network, batch))
+        parts["total"].backward()  # type: ignore[no-untyped-call]
+        network.zero_grad(set_to_none=True)
+    return (time.monotonic() - begun) / steps
