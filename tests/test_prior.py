@@ -1,5 +1,6 @@
 """The node prior against plain sums over documents, in training and in search."""
 
+import checkpoints as tiny
 import numpy as np
 import pytest
 import torch
@@ -8,6 +9,7 @@ from gr2 import losses
 from gr2.network import END, Network, NetworkConfig
 from gr2.prior import Prior, leaf_ranges, pooled_query
 from gr2.trie import Trie
+from gr2.words import word_space
 
 
 def docids_and_vectors(count=40, seed=0):
@@ -113,3 +115,48 @@ def test_stored_weights_bring_their_prior_with_them():
     states, mask = states_of()
     assert torch.equal(one.prior(states, mask).scores, two.prior(states, mask).scores)
     assert torch.equal(two.prior.low, one.prior.low)
+
+
+def test_the_space_of_words_evens_out_directions_and_keeps_an_empty_document_at_zero():
+    draw = np.random.default_rng(0)
+    table = (draw.standard_normal((40, 6)) * [9, 3, 1, 1, 0.5, 0.2] + 2).astype(np.float32)
+    texts = [draw.integers(0, 40, 12).tolist() for _ in range(60)]
+    owners = [i % 29 for i in range(60)]
+    space = word_space(table, texts, owners, 30)
+    assert not space.vectors[29].any()
+    assert np.allclose(np.linalg.norm(space.vectors[:29], axis=1), 1, atol=1e-5)
+    sums = np.stack([table[[t for text, o in zip(texts, owners, strict=True) if o == i for t in text]].sum(0)
+                     for i in range(29)])  # fmt: skip
+    units = sums / np.linalg.norm(sums, axis=1, keepdims=True)
+    before = np.linalg.svd(units - units.mean(0))[1]
+    after = np.linalg.svd((units - units.mean(0)) @ space.turn)[1]
+    assert after[0] / after[-1] == pytest.approx((before[0] / before[-1]) ** 0.5, rel=1e-2)
+    each = np.stack([table[text].mean(0) for text in texts])
+    wanted = (each / np.linalg.norm(each, axis=1, keepdims=True)).mean(0)
+    assert np.allclose(space.centre, wanted, atol=1e-5)
+
+
+@pytest.mark.parametrize("family", ["t5", "bart"])
+def test_an_untrained_encoder_decoder_ranks_by_words_saves_them_and_learns(family, tmp_path):
+    from gr2.data import Collection, Document
+    from gr2.docids.schemes import Making, build
+    from gr2.learn import Plan, learn
+    from gr2.model import GR2
+
+    backbone = str(tiny.save_checkpoint(tmp_path / family, family))
+    draw = np.random.default_rng(1)
+    texts = [" ".join(draw.choice(tiny.WORDS, 6, replace=False)) for _ in range(20)]
+    documents = tuple(Document(f"d{n:02}", "", text) for n, text in enumerate(texts))
+    data = Collection(name="c", documents=documents, queries={}, qrels={})
+    docids = build("title", Making(collection=data, backbone=backbone, folder=tmp_path))
+    model = learn(data, docids, backbone, tmp_path / "m", Plan(steps=0, texts=4, bf16=False))
+    assert model.network.prior.reads_words
+    with torch.no_grad():
+        model.network.head.weight.zero_()
+    for document in documents:
+        assert model.search(document.text, 1)[0].docno == document.docno
+    before = model.network.prior.centre.detach().clone()
+    learn(data, docids, backbone, tmp_path / "m2", Plan(steps=3, texts=4, bf16=False, learning_rate=1e-2))
+    again = GR2.from_pretrained(tmp_path / "m2")
+    assert again.network.prior.reads_words and not torch.equal(again.network.prior.centre, before)
+    assert torch.equal(again.network.prior.turn, model.network.prior.turn)

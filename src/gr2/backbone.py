@@ -52,8 +52,8 @@ class Parts:
     """[V, W] what it may write, scaled as the states are not."""
     more: Mapping[str, Tensor] = field(default_factory=dict)
     """Weights of a network by name, where the checkpoint has more than encoder and decoder."""
-    fresh: bool = False
-    """Whether the decoder has never written a docid or a word."""
+    fresh: bool = True
+    """Whether the decoder has never written a docid."""
 
 
 def parts_of(backbone: str | Path, fresh: FreshDecoder) -> Parts:
@@ -65,6 +65,15 @@ def parts_of(backbone: str | Path, fresh: FreshDecoder) -> Parts:
     if kind in ("t5", "mt5"):
         return _from_t5(backbone)
     return _from_bart(backbone) if kind == "bart" else _from_encoder(backbone, fresh)
+
+
+def makes_vectors(backbone: str | Path) -> bool:
+    """Whether the mean of its encoder's states stands for a text: that of a T5 or BART does not."""
+    backbone = located(backbone)
+    if is_own(backbone):
+        content = json.loads((Path(backbone) / OWN).read_text(encoding="utf-8"))
+        return bool(content["family"] == "encoder")
+    return not transformers().AutoConfig.from_pretrained(backbone).is_encoder_decoder
 
 
 def tokenizer_of(backbone: str | Path) -> Any:
@@ -146,6 +155,7 @@ def _from_own(folder: Path) -> Parts:
         own.get("embedding", words),
         own.get("head", words * scale),
         more,
+        fresh=False,
     )
 
 
@@ -222,7 +232,7 @@ def _from_encoder(backbone: str | Path, fresh: FreshDecoder) -> Parts:
     )
     words = encoder.get_input_embeddings().weight.detach()
     _fuse(stack)
-    return Parts("encoder", encoder, stack, special, words, words * width**-0.5, fresh=True)
+    return Parts("encoder", encoder, stack, special, words, words * width**-0.5)
 
 
 def width_of(config: Any) -> int:

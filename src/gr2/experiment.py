@@ -99,6 +99,7 @@ def _start(trial: Trial, out: Path) -> "subprocess.Popen[bytes]":
 
 def perform(trial: Trial, out: Path) -> None:
     """Train, search, and leave the run and the figures in OUT/NAME; the model itself is not kept."""
+    from gr2.backbone import makes_vectors
     from gr2.baselines.dense import document_vectors
     from gr2.formats import open_collection
     from gr2.geometry import agreement
@@ -112,7 +113,8 @@ def perform(trial: Trial, out: Path) -> None:
     if "augment" in settings:
         settings["augment"] = AugmentConfig(**settings["augment"])
     plan = Plan(**settings)
-    vectors = document_vectors(whole, docids.docnos, trial.backbone, out) if plan.prior > 0 else None
+    dense = plan.prior > 0 and makes_vectors(trial.backbone)
+    vectors = document_vectors(whole, docids.docnos, trial.backbone, out) if dense else None
     begun, wall = time.process_time(), time.monotonic()
     folder = out / f"{trial.name}.model"
     model = learn(collection, docids, trial.backbone, folder, plan, vectors=vectors, resume=True)

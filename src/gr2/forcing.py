@@ -55,6 +55,7 @@ class TeacherForcing:
         owner: Tensor,
         docids: Tensor,
         *,
+        prior: NodePrior | None = None,
         represent: bool = False,
     ) -> tuple[Tensor | None, Tensor]:
         """The docid of each row, written for its text.
@@ -65,12 +66,12 @@ class TeacherForcing:
             mask: [B, S] where they have a token.
             owner: [R] the text of each row.
             docids: [R] the docid of each row.
+            prior: what the texts think of each node, by `Network.prefer`.
             represent: whether f_id is wanted.
 
         Returns:
             f_id [R, H] if wanted, and log P(id ∣ text) [R].
         """
-        prior = network.prior(states, mask) if network.prior is not None else None
         steps = (self.lengths if represent else self.needed)[docids]
         groups, found = _alike(steps), []
         for rows in groups:

@@ -64,7 +64,8 @@ def score(
     ids, mask = padded(model.read([query]))
     states = network.encode(ids, mask)
     docids = torch.tensor([model.docids.index[docno] for docno in docnos])
-    f_id, likelihood = forced(network, states, mask, torch.zeros_like(docids), docids, represent=True)
+    prior, first = network.prefer(ids, states, mask), torch.zeros_like(docids)
+    f_id, likelihood = forced(network, states, mask, first, docids, prior=prior, represent=True)
     assert f_id is not None  # it was asked for
     near = similarity(network.represent_query(states, mask), f_id, temperature=1.0)[0]
     return near.tolist(), likelihood.tolist()

@@ -15,6 +15,7 @@ from pathlib import Path
 import torch
 
 from gr2.augment import AugmentConfig
+from gr2.backbone import makes_vectors
 from gr2.baselines.dense import document_vectors
 from gr2.batches import Batches
 from gr2.data import Collection
@@ -101,8 +102,10 @@ def index(job: Indexing) -> Iterator[str]:
     docids = build(scheme, making)
     first = docids.clashes.get("rank 1", 0) / max(1, len(docids))
     yield f"docids: {len(docids):,} by {scheme}, {first:.0%} got their first proposal"
-    vectors = document_vectors(data, docids.docnos, job.backbone, job.folder, progress=job.progress)
-    yield f"vectors: {vectors.shape[1]} numbers a document, what the decoder starts from (node prior)"
+    vectors = None
+    if makes_vectors(job.backbone):
+        vectors = document_vectors(data, docids.docnos, job.backbone, job.folder, progress=job.progress)
+        yield f"vectors: {vectors.shape[1]} numbers a document, what the decoder starts from (node prior)"
     plan = planned(job, docids, vectors, time.monotonic() - begun)
     left = max(0.0, job.seconds - (time.monotonic() - begun))
     yield f"plan: {plan.steps:,} steps of {plan.queries} queries, within {left / 60:.1f} minutes left"
@@ -131,7 +134,7 @@ def judged(job: Indexing) -> Iterator[str]:
         yield f"in nDCG@20 these are still ahead of {OURS}: {', '.join(ahead)}"
 
 
-def planned(job: Indexing, docids: Docids, vectors: Vectors, gone: float) -> Plan:
+def planned(job: Indexing, docids: Docids, vectors: Vectors | None, gone: float) -> Plan:
     """As many steps as fit; the plan of an interrupted run is kept."""
     path = job.folder / "plan.json"
     plan = replace(GOOD, recipe=job.recipe, seed=job.seed)

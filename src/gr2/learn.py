@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from gr2.augment import AugmentConfig
+from gr2.backbone import makes_vectors
 from gr2.baselines.dense import document_vectors
 from gr2.batches import BatchConfig, Batches, Examples
 from gr2.data import Collection
@@ -28,6 +29,7 @@ from gr2.prior import Prior
 from gr2.progress import shown
 from gr2.ranks import accelerator
 from gr2.train import TrainConfig, bf16_pays, train
+from gr2.words import word_space
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,7 +100,8 @@ def learn(
         backbone: folder or hub name of a checkpoint.
         out: the folder to write.
         plan: everything else.
-        vectors: [docids, width] for the node prior, where they are at hand; else the backbone makes them.
+        vectors: [docids, width] for the node prior, where they are at hand; else the backbone makes them, if
+            it is a text encoder. The prior of a T5 or BART is made from its word embeddings.
         pseudo_queries: docno → queries that a model made for the document; texts like any others.
         resume: go on after an interruption.
         progress: whether to show bars.
@@ -106,9 +109,7 @@ def learn(
     machine = accelerator()
     show = progress and machine.is_main_process
     folder = out.with_name(out.name + ".training")
-    if plan.prior <= 0:
-        vectors = None
-    elif vectors is None:
+    if vectors is None and plan.prior > 0 and makes_vectors(backbone):
         vectors = document_vectors(collection, docids.docnos, backbone, folder, progress=show)
     ready = prepare(collection, docids, backbone, plan, vectors=vectors, pseudo_queries=pseudo_queries)
     model, examples = ready.model, ready.examples
@@ -156,7 +157,7 @@ def prepare(
     vectors: Vectors | None,
     pseudo_queries: Mapping[str, Sequence[str]] | None = None,
 ) -> Ready:
-    """An untrained model, what it will read, and the loss; `vectors` as for `learn`, None without a prior."""
+    """An untrained model, what it will read, and the loss; without `vectors` a prior is made from words."""
     config = GR2Config(network=NetworkConfig(), normaliser=plan.normaliser)
     model = GR2.fresh(backbone, docids, config, seed=plan.seed)
     examples = examples_of(
@@ -167,10 +168,20 @@ def prepare(
         pseudo_queries=pseudo_queries,
         seed=plan.seed,
     )
-    if vectors is not None:
-        model.network.take_prior(Prior.build(model.trie, vectors, most=round(plan.prior * len(docids))))
+    if plan.prior > 0:
+        most = round(plan.prior * len(docids))
+        model.network.take_prior(_prior(model, examples, vectors, most))
     loss = recipe(plan.recipe, normaliser=plan.normaliser, smoothing=plan.smoothing, **plan.changes)
     return Ready(model, examples, Objective(model.tokens, model.trie, max(1, collection.grades), loss))
+
+
+def _prior(model: GR2, examples: Examples, vectors: Vectors | None, most: int) -> Prior:
+    """From the documents' vectors, or from the words of their texts."""
+    if vectors is not None:
+        return Prior.build(model.trie, vectors, most=most)
+    table = model.network.encoder.get_input_embeddings().weight.detach().numpy()
+    space = word_space(table, examples.texts, examples.text_docids, len(model.docids))
+    return Prior.of_words(model.trie, space, most=most)
 
 
 def sizes(plan: Plan) -> BatchConfig:

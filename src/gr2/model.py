@@ -135,8 +135,9 @@ class GR2:
         found: dict[str, list[Result]] = {}
         for start in range(0, len(qids), batch):
             part = qids[start : start + batch]
-            states, mask = self._encode([queries[qid] for qid in part])
-            prior = self.network.prior(states, mask) if self.network.prior is not None else None
+            ids, mask = padded(self.read([queries[qid] for qid in part]))
+            states = self.network.encode(ids, mask)
+            prior = self.network.prefer(ids, states, mask)
             wanted = max(beams, k) if weight else k
             how: dict[str, Any] = {"k": wanted, "normaliser": self.config.normaliser, "prior": prior}
             how |= {"beams": max(beams, k)} if mode == "beam" else {}
@@ -157,10 +158,6 @@ class GR2:
         scores = (ranked.scores + weight * near).astype(np.float32)
         order = np.lexsort((ranked.docids, -scores, owner))
         return replace(ranked, docids=ranked.docids[order], scores=scores[order], vectors=None)
-
-    def _encode(self, texts: Sequence[str]) -> tuple[Tensor, Tensor]:
-        ids, mask = padded(self.read(texts))
-        return self.network.encode(ids, mask), mask
 
     def _report_cut(self, queries: Mapping[str, str]) -> None:
         """Say which queries are longer than the model reads; they are answered by their beginning."""

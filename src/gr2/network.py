@@ -28,6 +28,7 @@ from gr2.backbone import (
     rows_of,
     width_of,
 )
+from gr2.decode import NodePrior
 from gr2.prior import Prior
 from gr2.weights import weights_of
 
@@ -71,7 +72,7 @@ class Network(nn.Module):
         self.xi_query = nn.Linear(width, config.representation)
         self.xi_docid = self.xi_query if config.shared else nn.Linear(width, config.representation)
         self.prior: Prior | None = None
-        self.fresh = False  # whether the decoder has never written anything
+        self.fresh = False  # whether the decoder has never written a docid
 
     @classmethod
     def build(
@@ -155,7 +156,7 @@ class Network(nn.Module):
         """What the backbone brought, and the node prior's vectors, which its encoder made."""
         found = set(self.encoder.parameters())
         if self.prior is not None:
-            found.add(self.prior.vectors)
+            found |= {part for part in (self.prior.vectors, self.prior.centre) if part is not None}
         if self.family != "encoder":
             found |= set(self.decoder.parameters()) | set(self.head.parameters())
         return found
@@ -175,6 +176,13 @@ class Network(nn.Module):
         """Token ids and mask [B, S] → states [B, S, W]."""
         states: Tensor = self.bridge(self.encoder(input_ids=ids, attention_mask=mask).last_hidden_state)
         return states
+
+    def prefer(self, ids: Tensor, states: Tensor, mask: Tensor) -> NodePrior | None:
+        """What texts (ids [B, S] and their states [B, S, W]) think of each node; None without a prior."""
+        if self.prior is None:
+            return None
+        words = self.encoder.get_input_embeddings()
+        return self.prior(words(ids) if self.prior.reads_words else states, mask)  # type: ignore[no-any-return]
 
     def decode(self, states: Tensor, mask: Tensor, tokens: Tensor) -> Tensor:
         """Teacher forcing: states [N, S, W], mask [N, S] and docid tokens [N, T] → states [N, T, W].

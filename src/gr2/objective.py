@@ -76,7 +76,13 @@ class Objective:
         pairs, contrast, documents = zero, zero, zero
         if len(batch.docids):
             f_id, likelihood = self.forced(
-                network, states, batch.query_mask, batch.owner, batch.docids, represent=self.config.gamma > 0
+                network,
+                states,
+                batch.query_mask,
+                batch.owner,
+                batch.docids,
+                prior=network.prefer(batch.queries, states, batch.query_mask),
+                represent=self.config.gamma > 0,
             )
             pairs = self._pairs(likelihood, batch.grades)
             if f_id is not None:
@@ -89,7 +95,10 @@ class Objective:
             contrast = 0.0 * gather_rows(nothing, others).sum()
         if len(batch.text_docids):
             each = torch.arange(len(batch.text_docids))
-            _, likelihood = self.forced(network, text_states, batch.text_mask, each, batch.text_docids)
+            prior = network.prefer(batch.texts, text_states, batch.text_mask)
+            _, likelihood = self.forced(
+                network, text_states, batch.text_mask, each, batch.text_docids, prior=prior
+            )
             documents = losses.mle_d(likelihood)
             parts["mle_d"] = documents.mean()
         parts["total"] = losses.total(contrast, pairs, documents, gamma=self.config.gamma)

@@ -5,7 +5,8 @@ the mean of the document vectors below it; a query likes it by ``scale · ⟨que
 and a node above the cut by the logsumexp of what lies below it, so that on the way down the probabilities of
 children multiply to those of the cut. Cut at the leaves, an untrained decoder ranks as the dense encoder
 does; a cap on the vectors draws the cut further up, where documents differ least, and leaves the rest to the
-decoder. paper: not in it.
+decoder. A query is the mean of its encoder states, or, where the encoder makes no sentence vectors, of its
+words (`gr2.words`). paper: not in it.
 
 Shapes: B queries, K nodes of the cut, P width of a vector.
 """
@@ -21,6 +22,7 @@ from torch.nn import functional as F
 
 from gr2.decode import NodePrior
 from gr2.trie import Trie
+from gr2.words import WordSpace
 
 Floats = NDArray[np.float32]
 Ints = NDArray[np.int64]
@@ -32,8 +34,20 @@ class Prior(nn.Module):
     low: Tensor
     high: Tensor
     weight: Tensor
+    turn: Tensor | None
+    """[P, P] where queries are read by their words."""
 
-    def __init__(self, low: Tensor, high: Tensor, weight: Tensor, vectors: Tensor, scale: float) -> None:
+    def __init__(
+        self,
+        low: Tensor,
+        high: Tensor,
+        weight: Tensor,
+        vectors: Tensor,
+        scale: float,
+        *,
+        centre: Tensor | None = None,
+        turn: Tensor | None = None,
+    ) -> None:
         """Take the parts as they are; use `Prior.build`."""
         super().__init__()
         self.register_buffer("low", low)  # [nodes]
@@ -41,6 +55,21 @@ class Prior(nn.Module):
         self.register_buffer("weight", weight)  # [K] log of the documents below
         self.vectors = nn.Parameter(vectors)  # [K, P]
         self.scale = nn.Parameter(torch.tensor(float(scale)))
+        self.register_buffer("turn", turn)
+        self.centre = None if centre is None else nn.Parameter(centre)  # [P]
+
+    @property
+    def reads_words(self) -> bool:
+        """Whether it takes word embeddings instead of the encoder's states."""
+        return self.turn is not None
+
+    @classmethod
+    def of_words(cls, trie: Trie, space: WordSpace, *, most: int | None = None) -> "Prior":
+        """One whose queries are read by their words."""
+        plain = cls.build(trie, space.vectors, most=most)
+        centre, turn = torch.from_numpy(space.centre), torch.from_numpy(space.turn)
+        parts = (plain.low, plain.high, plain.weight, plain.vectors.detach())
+        return cls(*parts, plain.scale.item(), centre=centre, turn=turn)
 
     @classmethod
     def build(cls, trie: Trie, vectors: Floats, *, most: int | None = None, scale: float = 20.0) -> "Prior":
@@ -77,7 +106,8 @@ class Prior(nn.Module):
         low, high, weight, vectors = (
             torch.zeros_like(stored[n]) for n in ("low", "high", "weight", "vectors")
         )
-        return cls(low, high, weight, vectors, 0.0)
+        more = {name: torch.zeros_like(stored[name]) for name in ("centre", "turn") if name in stored}
+        return cls(low, high, weight, vectors, 0.0, **more)
 
     @property
     def nbytes(self) -> int:
@@ -85,8 +115,10 @@ class Prior(nn.Module):
         return sum(tensor.nbytes for tensor in (self.low, self.high, self.weight, self.vectors))
 
     def forward(self, states: Tensor, mask: Tensor) -> NodePrior:
-        """Encoder states [B, S, P] and mask [B, S] → what each query thinks of each node."""
+        """States, or words, [B, S, P] and mask [B, S] → what each query thinks of each node."""
         pooled = pooled_query(states, mask)  # [B, P]
+        if self.turn is not None and self.centre is not None:
+            pooled = F.normalize((pooled - self.centre) @ self.turn, dim=1)
         scores = self.scale * pooled @ self.vectors.T + self.weight
         return NodePrior(low=self.low, high=self.high, scores=scores)
 

@@ -94,7 +94,7 @@ class Engine:
         network = self.model.network
         ids, mask = padded(rows)
         states = network.encode(ids, mask)
-        prior = network.prior(states, mask) if network.prior is not None else None
+        prior = network.prefer(ids, states, mask)
         how: dict[str, Any] = {"k": k, "normaliser": self.model.config.normaliser, "prior": prior}
         return beam(self._decoder, self.model.trie, states, mask, beams=beams, allowed=allowed, **how)
 
