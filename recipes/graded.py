@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from controls import controls
 
+from gr2.backbone import makes_vectors
 from gr2.baselines.dense import Dense
 from gr2.baselines.sparse import BM25, BM25Config
 from gr2.compare import compare
@@ -35,6 +36,8 @@ from gr2.store import write_json
 from gr2.tables import comparison_table, render
 
 SYSTEMS = {"MLE": "MLE", "GR²S": "gr2", "−λ": "-lambda", "−Max": "-Max", "CE": "CE", "LR": "LR"}
+START = "before training"
+"""A system on request: the network with its node prior and not a single step."""
 MEASURES = ("nDCG@5", "nDCG@20", "P@20", "ERR@20", "Hits@1", "Hits@10")
 TESTED = ("nDCG@5", "nDCG@20", "ERR@20")
 SETTINGS = (BM25Config(k1=0.9, b=0.4), BM25Config(k1=1.5, b=0.75))
@@ -62,13 +65,14 @@ def trials(options: argparse.Namespace) -> Iterator[Trial]:
             if seed and folds and not options.all_seeds:
                 continue  # five folds are five trainings already
             for system in options.systems:
+                many = 0 if system == START else steps
                 for fold in range(folds) if folds else (None,):
                     yield Trial(
                         system=system,
                         collection=path,
                         backbone=options.backbone,
                         words=options.words,
-                        plan={**PLAN, "recipe": SYSTEMS[system], "steps": steps, "seed": seed},
+                        plan={**PLAN, "recipe": SYSTEMS.get(system, "MLE"), "steps": many, "seed": seed},
                         fold=fold,
                     )
 
@@ -87,6 +91,8 @@ def baselines(collection: Collection, backbone: str, out: Path) -> list[Run]:
         BM25.index(collection.documents, config).search(queries, name=f"BM25 k1={config.k1:g} b={config.b:g}")
         for config in SETTINGS
     ]
+    if not makes_vectors(backbone):
+        return [*runs, *controls(collection)]
     kept = out / f"dense.{Path(backbone).name}.{collection.fingerprint[:12]}.trec"
     if not kept.exists():
         Dense.index(collection.documents, Encoder.load(backbone)).search(queries, 100).write(kept)
@@ -156,7 +162,7 @@ def main() -> None:
     parser.add_argument("collections", nargs="+", help="folders")
     parser.add_argument("--backbone", required=True, help="folder or hub name of a checkpoint")
     parser.add_argument("--out", type=Path, required=True, help="where trials are kept")
-    parser.add_argument("--systems", nargs="+", choices=SYSTEMS, default=list(SYSTEMS))
+    parser.add_argument("--systems", nargs="+", choices=[*SYSTEMS, START], default=list(SYSTEMS))
     parser.add_argument("--steps", type=int, default=200, help="of each training at most (200)")
     parser.add_argument("--words", type=int, default=6, help="of a docid (6)")
     parser.add_argument("--seeds", type=int, default=3, help="(3)")

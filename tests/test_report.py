@@ -184,6 +184,19 @@ def test_one_command_indexes_measures_and_reports(backbone, tmp_path):
     assert "20 steps" in again and (out / "network.safetensors").read_bytes() == weights
 
 
+def test_other_recipes_are_measured_beside_and_done_once(backbone, tmp_path):
+    job = Indexing(
+        collection=graded(), out=tmp_path / "model", backbone=backbone, seconds=5.0, beside=("MLE",)
+    )
+    said = "\n".join(index(job))
+    assert "MLE: trained with the same steps" in said and re.search(r"MLE  ", said)
+    assert not (tmp_path / "model.training" / "MLE.model").exists()
+    run = tmp_path / "model.training" / "MLE.trec"
+    before = run.stat().st_mtime_ns
+    list(index(replace(job, resume=True)))
+    assert run.stat().st_mtime_ns == before
+
+
 def test_a_short_time_means_few_steps(backbone, tmp_path):
     job = Indexing(collection=graded(), out=tmp_path / "model", backbone=backbone, seconds=0.01)
     assert "plan: 10 steps" in "\n".join(index(job))

@@ -7,10 +7,12 @@ run goes on with the same plan, and the plan alone decides the weights.
 
 import json
 import re
+import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -24,6 +26,7 @@ from gr2.docids.schemes import Making, build
 from gr2.embed import Vectors
 from gr2.learn import Plan, Ready, learn, prepare, sizes, stages
 from gr2.report import OURS, rivals, write_report
+from gr2.runs import Run
 from gr2.store import write_json
 from gr2.tables import comparison_table
 from gr2.train import encoded
@@ -44,6 +47,8 @@ MOST = 2000
 """Steps at most, whatever the time."""
 WORDS = 6
 """Of a docid."""
+DEPTH = 100
+"""Documents of a run."""
 MEASURING = 0.25
 """Share of the time that is left for measuring and the report."""
 TITLED = 0.9
@@ -60,6 +65,8 @@ class Indexing:
     backbone: str
     seconds: float
     recipe: str = "gr2"
+    beside: tuple[str, ...] = ()
+    """Other recipes that are trained with the same plan and measured beside it; their models are not kept."""
     seed: int = 0
     resume: bool = False
     progress: bool = False
@@ -109,18 +116,38 @@ def index(job: Indexing) -> Iterator[str]:
     plan = planned(job, docids, vectors, time.monotonic() - begun)
     left = max(0.0, job.seconds - (time.monotonic() - begun))
     yield f"plan: {plan.steps:,} steps of {plan.queries} queries, within {left / 60:.1f} minutes left"
-    learn(
-        data, docids, job.backbone, job.out, plan, vectors=vectors, resume=job.resume, progress=job.progress
-    )
+    how: dict[str, Any] = {"vectors": vectors, "resume": job.resume, "progress": job.progress}
+    learn(data, docids, job.backbone, job.out, plan, **how)
     yield f"model: written to {job.out}"
-    yield from judged(job)
+    runs = []
+    for recipe in job.beside:
+        runs.append(beside(job, docids, replace(plan, recipe=recipe), how))
+        yield f"{recipe}: trained with the same steps, to compare with"
+    yield from judged(job, runs)
     yield f"report: {job.out / 'report.html'} ({(time.monotonic() - begun) / 60:.1f} minutes in all)"
 
 
-def judged(job: Indexing) -> Iterator[str]:
-    """Measure the model on the split `test`, else `dev`, and write its report."""
-    split = next((name for name in ("test", "dev") if job.collection.qrels.get(name)), "")
-    others = rivals(job.collection, split, job.backbone) if split else []
+def beside(job: Indexing, docids: Docids, plan: Plan, how: dict[str, Any]) -> Run:
+    """The run of another recipe; an interruption loses neither its checkpoints nor, later, the run."""
+    kept = job.folder / f"{plan.recipe}.trec"
+    if not (job.resume and kept.exists()):
+        folder = job.folder / f"{plan.recipe}.model"
+        model = learn(job.collection, docids, job.backbone, folder, plan, **how)
+        asked = {qid: job.collection.queries[qid] for qid in job.collection.qrels.get(measured(job), {})}
+        model.search(asked, DEPTH).write(kept)
+        shutil.rmtree(folder)
+    return Run(Run.read(kept).rankings, plan.recipe)
+
+
+def measured(job: Indexing) -> str:
+    """The split that is measured on: `test`, else `dev`; empty where neither is judged."""
+    return next((name for name in ("test", "dev") if job.collection.qrels.get(name)), "")
+
+
+def judged(job: Indexing, runs: Sequence[Run]) -> Iterator[str]:
+    """Measure the model beside these runs, and write its report."""
+    split = measured(job)
+    others = [*rivals(job.collection, split, job.backbone), *runs] if split else []
     comparison = write_report(job.out, job.collection, others, split=split or "test")
     if comparison is None:
         yield "measures: none, for the collection has no judged queries in a split `test` or `dev`"
@@ -143,7 +170,8 @@ def planned(job: Indexing, docids: Docids, vectors: Vectors | None, gone: float)
     queries = len(job.collection.split("train")) if "train" in job.collection.qrels else 0
     ready = prepare(job.collection, docids, job.backbone, plan, vectors=vectors)
     useful = min(MOST, EPOCHS * -(-queries // plan.queries)) if queries else MOST
-    fitting = int((job.seconds * (1 - MEASURING) - gone) / seconds_of_a_step(ready, plan))
+    pace = seconds_of_a_step(ready, plan) * (1 + len(job.beside))
+    fitting = int((job.seconds * (1 - MEASURING) - gone) / pace)
     steps = max(10, min(useful, fitting))
     write_json(path, {"steps": steps, "seconds": job.seconds})
     return replace(plan, steps=steps)
