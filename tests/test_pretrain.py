@@ -124,3 +124,25 @@ def test_weights_come_back_as_near_as_their_bits_allow(tmp_path, storage, error,
         largest = weights[name].abs().amax(-1, keepdim=True).clamp_min(1e-9)
         assert float(((back[name] - weights[name]) / largest).abs().max()) <= error
     assert (tmp_path / "w").stat().st_size < size * rows.numel() * 1.15 + 6000
+
+
+def test_a_backbone_of_the_package_is_found_by_its_name_unless_a_folder_has_it(made, tmp_path, monkeypatch):
+    import shutil
+
+    import gr2.backbone
+
+    _, out, _ = made
+    monkeypatch.setattr(gr2.backbone, "EMBEDDED", tmp_path / "package")
+    shutil.copytree(out, tmp_path / "package" / "small")
+    assert is_own("small") and not is_own("other")
+    encoder = Encoder.load("small")
+    assert encoder.name == "small" and encoder.encode(["baka beke"]).shape == (1, encoder.width)
+    assert torch.equal(parts_of("small", FreshDecoder()).embedding, parts_of(out, FreshDecoder()).embedding)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "small").mkdir()
+    assert not is_own("small")  # what lies here comes first
+
+
+def test_a_decoder_that_has_written_docids_is_not_made_quiet(made):
+    checkpoint, out, _ = made
+    assert Network.build(checkpoint, [4, 5]).fresh and not Network.build(out, [4, 5]).fresh
