@@ -136,7 +136,8 @@ def perform(trial: Trial, out: Path) -> None:
         content |= {"prior_bytes": 0 if prior is None else prior.nbytes}
         write_json(temporary / "trial.json", content)
     for used in (folder, folder.with_name(folder.name + ".training")):
-        shutil.rmtree(used)  # half a gigabyte each: a sweep of a hundred would fill a disk
+        if used.exists():  # without a step there are no checkpoints
+            shutil.rmtree(used)  # half a gigabyte each: a sweep of a hundred would fill a disk
 
 
 def _docids(trial: Trial, collection: Collection, out: Path) -> "Docids":

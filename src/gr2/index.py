@@ -31,15 +31,7 @@ from gr2.store import write_json
 from gr2.tables import comparison_table
 from gr2.train import encoded
 
-GOOD = Plan(
-    steps=200,
-    texts=4,
-    smoothing=0.0,
-    learning_rate=1e-4,
-    pretrained_rate=1.0,
-    average=0.3,
-    augment=AugmentConfig(paragraphs=0, sentences=0, entities=0, pieces=8),
-)
+GOOD = Plan(augment=AugmentConfig(paragraphs=0, sentences=0, entities=0))
 """As in recipes/graded.py; the steps depend on the time and on how much there is to learn."""
 EPOCHS = 10
 """Of the training queries at most: more steps would only repeat them."""

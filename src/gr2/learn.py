@@ -34,29 +34,34 @@ from gr2.words import word_space
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What a training run is made of; saved with the model as its provenance."""
+    """What a training run is made of; saved with the model as its provenance.
+
+    The defaults are those of docs/results.md, chosen on development queries; the paper's are noted.
+    """
 
     recipe: str = "gr2"
     changes: Mapping[str, Any] = field(default_factory=dict)
     """What differs from the recipe: fields of `ObjectiveConfig`, such as gamma or temperature."""
     frozen_steps: int = 0
     """Steps of a first stage with the encoder frozen and its states cached."""
-    steps: int = 1000
+    steps: int = 200
     """Steps with all weights moving."""
     self_negative_steps: int = 0
     """Steps of a last stage in which docids the model wrote wrongly are extra negatives."""
-    learning_rate: float = 1e-3
-    pretrained_rate: float = 0.05
+    learning_rate: float = 1e-4
+    """With a node prior; a fresh decoder without one learns nothing at this rate and wants 1e-3."""
+    pretrained_rate: float = 1.0
     """What the learning rate of pretrained parameters is multiplied by."""
-    smoothing: float = 0.1
+    smoothing: float = 0.0
+    """Of labels. paper: 0.1."""
     normaliser: Normaliser = "trie"
     prior: float = 1.0
     """Vectors of the node prior, for each document; 0 for no prior. It needs the trie normaliser."""
     queries: int = 16
-    texts: int = 16
+    texts: int = 4
     per_grade: int = 2
     accumulate: int = 1
-    average: float = 0.0
+    average: float = 0.3
     """Share of the steps of a stage whose weights are averaged."""
     dev: str = ""
     """The split that early stopping is judged on, by real decoding; empty for none."""

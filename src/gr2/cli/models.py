@@ -20,18 +20,18 @@ def train(
     backbone: str,
     out: Path,
     recipe: Recipe = "gr2-s",
-    steps: int = 1000,
+    steps: int = 200,
     frozen_steps: int = 0,
     self_negative_steps: int = 0,
-    learning_rate: float = 1e-3,
-    pretrained_rate: float = 0.05,
+    learning_rate: float = 1e-4,
+    pretrained_rate: float = 1.0,
     normaliser: Literal["vocabulary", "trie"] = "trie",
     prior: float = 1.0,
     queries: int = 16,
-    texts: int = 16,
+    texts: int = 4,
     per_grade: int = 2,
     accumulate: int = 1,
-    average: float = 0.0,
+    average: float = 0.3,
     pseudo_queries: Path | None = None,
     dev: str = "",
     patience: int = 0,
@@ -52,7 +52,7 @@ def train(
         steps: Optimiser steps with all weights moving.
         frozen_steps: Steps before them with the encoder frozen and its states cached: many times faster.
         self_negative_steps: Steps after them in which docids the model wrote wrongly are extra negatives.
-        learning_rate: Of fresh parameters.
+        learning_rate: Of fresh parameters; without a node prior a fresh decoder wants 1e-3.
         pretrained_rate: What it is multiplied by for pretrained ones.
         normaliser: Probabilities over a node's children (trie) or over all docid tokens (the paper's).
         prior: Vectors of the node prior for each document; 0: none, as in the paper (trie normaliser only).
