@@ -76,7 +76,7 @@ def rival(change: Mapping[str, Any]) -> str:
 
 
 def report(options: argparse.Namespace) -> dict[str, Any]:
-    """Print and return what each condition gives, with its difference to MLE."""
+    """Print and return what each condition gives, with its difference to its rival."""
     collection = open_collection(options.collection)
     found: dict[tuple[str, str], list[tuple[Trial, dict[str, Any]]]] = {}
     for name, trial in trials(options):

@@ -28,7 +28,7 @@ from gr2.embed import Encoder
 from gr2.experiment import Trial, gather, sweep
 from gr2.formats import open_collection
 from gr2.info import headline
-from gr2.leaks import memory, seen_and_unseen
+from gr2.leaks import Leaks, seen_and_unseen
 from gr2.learn import Plan
 from gr2.measures import Evaluation
 from gr2.runs import Run
@@ -127,7 +127,10 @@ def report(options: argparse.Namespace, path: str) -> dict[str, Any]:
     print(f"### {headline(collection)}\n\n{evaluations[0].convention}\n")
     groups = {"all": set(collection.split("test"))}
     if "train" in collection.qrels and not collection.folds:
-        groups = seen_and_unseen(memory(collection.split("train"), collection.split("test")))
+        leaks = Leaks(collection, "test")
+        groups = dict(seen_and_unseen(leaks.memory))
+        if leaks.near_twins:
+            groups["without near-twin"] = groups["all"] - set(leaks.near_twins)
     saved: dict[str, Any] = {"fingerprint": collection.fingerprint}
     for group, qids in groups.items():
         comparison = compare([evaluation.only(qids) for evaluation in evaluations])

@@ -10,7 +10,6 @@ without training, beside the start, in 32 bits and in 8.
 """
 
 import argparse
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -32,6 +31,7 @@ from gr2.links import LinksConfig, Tally, read_linked_folder
 from gr2.model import GR2
 from gr2.network import Network
 from gr2.pretrain import export, pretrain
+from gr2.report.evidence import loss_curves
 from gr2.runs import Run
 from gr2.store import write_json
 from gr2.tables import comparison_table
@@ -76,7 +76,7 @@ titles of documents by graded relevance (GR²P). `gr2 train --backbone gr2-mini`
 The texts themselves are not in this folder. Licences of the sources: wikispeedia (Wikipedia for Schools):
 GFDL; MDN Web Docs by Mozilla contributors: CC BY-SA 2.5. `recipes/mini.py` makes it again.
 
-Loss (mean of {window} steps):
+Loss, each row the mean of the logged steps since the row before:
 
 | step | total | MGCC | MLE queries | MLE documents |
 |---:|---:|---:|---:|---:|
@@ -107,19 +107,6 @@ def drawn_back(network: Network, start: str, share: float) -> None:
             value.lerp_(before[name], 1 - share)
 
 
-def curve(metrics: Path, rows: int = 10) -> tuple[int, list[dict[str, float]]]:
-    """The loss of a run as means over so many windows, and how many steps a window has."""
-    lines = [json.loads(line) for line in metrics.read_text(encoding="utf-8").splitlines()]
-    size = max(1, len(lines) // rows)
-    found = []
-    for first in range(0, size * rows, size):
-        window = lines[first : first + size]
-        names = [name for name, value in window[0].items() if isinstance(value, float)]
-        means = {name: sum(line[name] for line in window) / len(window) for name in names}
-        found.append({"step": window[-1]["step"], **means})
-    return size, found
-
-
 def make(options: argparse.Namespace) -> None:
     """Pre-train and write the backbone."""
     found = [read_linked_folder(Path(path), LINKS) for path in options.folders]
@@ -140,10 +127,12 @@ def make(options: argparse.Namespace) -> None:
 
 def card(collection: Collection, tallies: Sequence[Tally], full: Path, storage: str) -> str:
     """What the folder says of itself."""
-    folder = full.with_name("pretrained.model.training") / "joint"
-    window, rows = curve(folder / "metrics.jsonl")
-    names = ("total", "mgcc", "mle_q", "mle_d")
-    cells = [[f"{row['step']:,}", *(f"{row[name]:.3f}" for name in names)] for row in rows]
+    curves = loss_curves(full.with_name("pretrained.model.training"), points=10)
+    parts = [curves[name] for name in ("total", "mgcc", "mle_q", "mle_d")]
+    rows = [
+        [f"{step:,.0f}", *(f"{curve[place][1]:.3f}" for curve in parts)]
+        for place, (step, _) in enumerate(parts[0])
+    ]
     return CARD.format(
         layers=FreshDecoder().layers,
         share=SHARE,
@@ -154,8 +143,7 @@ def card(collection: Collection, tallies: Sequence[Tally], full: Path, storage: 
         queries=PLAN.queries,
         texts=PLAN.texts,
         storage={"int8": "8 bits and a scale for each row", "fp32": "32 bits"}[storage],
-        window=window,
-        curve="\n".join(f"| {' | '.join(row)} |" for row in cells),
+        curve="\n".join(f"| {' | '.join(row)} |" for row in rows),
     )
 
 

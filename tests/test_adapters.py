@@ -51,6 +51,12 @@ def test_it_takes_part_in_terrier_s_operators_and_experiments(folder):
     assert table["recip_rank"].iloc[0] == 1.0
 
 
+def test_what_a_topic_carries_is_carried_on(folder):
+    pytest.importorskip("pyterrier")
+    found = terrier(GR2.from_pretrained(folder), k=2)(TOPICS.assign(query_0=["one", "two"]))
+    assert found.query_0.tolist() == ["one", "one", "two", "two"]
+
+
 def test_a_frame_without_queries_is_refused(folder):
     pytest.importorskip("pyterrier")
     with pytest.raises(Exception, match="query"):

@@ -15,6 +15,8 @@ from gr2.learn import Plan, learn
 from gr2.model import GR2
 from gr2.network import FIRST, Network
 from gr2.pretrain import pretrain
+from gr2.prior import Prior
+from gr2.trie import Trie
 from gr2.weights import load_weights, save_weights
 
 PLAN = Plan(steps=3, prior=0.0, queries=4, texts=4, learning_rate=1e-2, pretrained_rate=1.0)
@@ -145,4 +147,10 @@ def test_a_backbone_of_the_package_is_found_by_its_name_unless_a_folder_has_it(m
 
 def test_a_decoder_that_has_written_docids_is_not_made_quiet(made):
     checkpoint, out, _ = made
-    assert Network.build(checkpoint, [4, 5]).fresh and not Network.build(out, [4, 5]).fresh
+    trie = Trie.from_sequences([[2], [3]], end=1)
+    for place, quiet in ((checkpoint, True), (out, False)):
+        network = Network.build(place, [4, 5])
+        before = network.head.weight.detach().clone()
+        vectors = torch.eye(2, network.encoder.config.hidden_size).numpy()
+        network.take_prior(Prior.build(trie, vectors))
+        assert torch.equal(network.head.weight, before) != quiet

@@ -17,7 +17,15 @@ from gr2.learn import Plan, learn
 from gr2.model import GR2
 from gr2.report import OURS, rivals, write_report
 from gr2.report.draw import bars, dots, lines
-from gr2.report.evidence import loss_curves, recall_by_grade, reliability, telling_query
+from gr2.report.evidence import (
+    cost_of_model,
+    flat,
+    loss_curves,
+    possible_recall,
+    recall_by_grade,
+    reliability,
+    telling_query,
+)
 from gr2.report.layout import Picture, Section, Table, as_html, as_markdown
 from gr2.runs import Run
 from gr2.store import verify
@@ -60,12 +68,17 @@ def reported(backbone, tmp_path_factory):
     folder, data = tmp_path_factory.mktemp("reported") / "model", graded()
     docids = build("title", Making(collection=data, backbone=backbone, folder=folder))
     learn(data, docids, backbone, folder, Plan(steps=12, queries=4, texts=4, bf16=False))
-    return folder, write_report(folder, data, rivals(data, "test", backbone))
+    return folder, write_report(folder, data, rivals(data, "test"))
 
 
 def test_recall_counts_the_documents_of_each_grade_among_the_first():
     assert recall_by_grade(RUN, QRELS) == {3: 1.0, 1: 1 / 3}
     assert recall_by_grade(RUN, QRELS, depth=1) == {3: 1.0, 1: 0.0}
+
+
+def test_more_documents_than_fit_cannot_all_be_found():
+    many = {"q": {f"d{i}": 1 for i in range(30)} | {"top": 3}}
+    assert possible_recall(many) == {3: 1.0, 1: 20 / 30}
 
 
 def test_reliability_puts_results_of_all_queries_into_bins_of_rising_probability():
@@ -104,8 +117,8 @@ def test_curves_go_on_over_the_stages(tmp_path):
         lines({"one point": [(3, 3.0)]}, "x", "y"),
         lines({}, "x", "y"),
         dots({"the query": [(0.0, 0.0)], "grade 3": [(1.0, 1.0), (2.0, -1.0)]}, 'a "title" & more'),
-        bars({"low": 0.0, "high": 3.0}, "grade"),
-        bars({}, "grade"),
+        bars([("low", 0.0), ("high", 3.0), ("high", 1.0)], "grade"),
+        bars([], "grade"),
     ],
 )
 def test_pictures_are_well_formed_and_lie_inside_their_frame(svg):
@@ -131,7 +144,7 @@ def test_a_report_has_every_section_and_asks_nothing_of_the_network(reported):
     html, text = (folder / "report.html").read_text(), (folder / "report.md").read_text()
     for title in ("The collection", "Docids: title", "Training", "How good it is", "Recall of each grade",
                   "Best and worst queries", "A query and its graded documents",
-                  "Do scores mean the same", "What an answer costs"):  # fmt: skip
+                  "Does a higher score mean", "What an answer costs"):  # fmt: skip
         assert title in html and title in text, title
     assert not re.search(r"(?:src|href)=|url\(|@import|<script", html)
     ElementTree.fromstring(re.sub(r"<meta[^>]*>", "", html.split("\n", 1)[1]))
@@ -146,6 +159,43 @@ def test_a_reported_folder_is_whole_and_can_be_reported_again_and_searched(repor
     assert "report.html" in (folder / "manifest.json").read_text()
     write_report(folder, graded(), [])
     assert len(GR2.from_pretrained(folder).search("baka beke", k=3)) == 3
+
+
+def test_fixed_and_growing_bytes_are_all_there_are(reported):
+    model = GR2.from_pretrained(reported[0])
+    cost = cost_of_model(model, ["baka beke"])
+    tokens, offsets = model.docids.flat()
+    weights = sum(value.nbytes for value in model.network.weights().values())
+    assert cost.fixed + cost.growing == weights + model.trie.nbytes + tokens.nbytes + offsets.nbytes
+    assert cost.milliseconds > 0
+
+
+def test_a_report_that_was_interrupted_changes_nothing(reported, tmp_path, monkeypatch):
+    import shutil
+
+    import gr2.report
+
+    folder = tmp_path / "model"
+    shutil.copytree(reported[0], folder)
+    before = (folder / "report.html").read_bytes()
+
+    def broken(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(gr2.report, "as_markdown", broken)
+    with pytest.raises(KeyboardInterrupt):
+        write_report(folder, graded(), [])
+    verify(folder)
+    assert (folder / "report.html").read_bytes() == before
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+@pytest.mark.parametrize("count", [2, 3, 12])
+def test_any_number_of_vectors_has_a_plane(count):
+    vectors = np.random.default_rng(0).standard_normal((count, 5)).astype(np.float32)
+    places, how = flat(vectors)
+    assert len(places) == count and how == ("t-SNE" if count >= 8 else "PCA")
+    assert np.isfinite(places).all()
 
 
 def test_a_changed_folder_gets_no_report(reported, tmp_path):
@@ -200,6 +250,52 @@ def test_other_recipes_are_measured_beside_and_done_once(backbone, tmp_path):
 def test_a_short_time_means_few_steps(backbone, tmp_path):
     job = Indexing(collection=graded(), out=tmp_path / "model", backbone=backbone, seconds=0.01)
     assert "plan: 10 steps" in "\n".join(index(job))
+
+
+def test_what_would_fail_later_is_refused_first(backbone, tmp_path):
+    job = Indexing(collection=graded(), out=tmp_path / "model", backbone=backbone, seconds=0.01)
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "notes.txt").write_text("keep")
+    for wrong, message in (
+        (replace(job, out=tmp_path / "mine"), "not written by gr2"),
+        (replace(job, beside=("nothing",)), "no recipe is called"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            next(index(wrong))
+    steps = index(job)
+    while not next(steps).startswith("plan"):
+        pass
+    steps.close()  # interrupted before training
+    plan = (tmp_path / "model.training" / "plan.json").read_bytes()
+    with pytest.raises(ValueError, match="add --resume"):
+        next(index(job))
+    assert (tmp_path / "model.training" / "plan.json").read_bytes() == plan
+    assert "as planned before" in "\n".join(index(replace(job, resume=True)))
+
+
+@pytest.mark.parametrize("qrels", ["train", "test"])
+def test_judgements_of_one_split_alone_will_do(backbone, tmp_path, qrels):
+    data = replace(graded(), qrels={qrels: graded().qrels[qrels]})
+    said = "\n".join(index(Indexing(collection=data, out=tmp_path / "m", backbone=backbone, seconds=0.01)))
+    assert ("no judged queries" in said) == (qrels == "train")
+
+
+def test_an_encoder_decoder_is_indexed_by_its_words(tmp_path):
+    backbone = str(tiny.save_checkpoint(tmp_path / "t5", "t5"))
+    job = Indexing(collection=graded(), out=tmp_path / "m", backbone=backbone, seconds=0.01)
+    said = "\n".join(index(job))
+    assert "vectors" not in said and "dense" not in said and OURS in said
+
+
+def test_one_document_and_one_query_are_a_collection_too(backbone, tmp_path):
+    data = Collection(
+        name="one",
+        documents=(Document("d", "baka beke", "baka beke duku"),),
+        queries={"q": "baka"},
+        qrels={"test": {"q": {"d": 1}}},
+    )
+    said = "\n".join(index(Indexing(collection=data, out=tmp_path / "m", backbone=backbone, seconds=0.01)))
+    assert "1.0000" in said
 
 
 def test_documents_without_titles_and_judgements_are_indexed_too(backbone, tmp_path):

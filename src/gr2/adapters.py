@@ -34,7 +34,7 @@ def terrier(model: GR2, k: int = 100, **options: Any) -> Any:
             pt.validate.query_frame(topics, extra_columns=["query"])
             queries = dict(zip(topics["qid"].astype(str), topics["query"], strict=True))
             found: Run = model.search(queries, k, **options)
-            return found.to_frame(queries)
+            return topics.drop_duplicates("qid").merge(found.to_frame(), on="qid")
 
         def __repr__(self) -> str:
             return f"GR2({len(model.docids):,} documents, k={k})"
@@ -44,7 +44,7 @@ def terrier(model: GR2, k: int = 100, **options: Any) -> Any:
 
 @dataclass(frozen=True)
 class Passage:
-    """A text and what is known of it, named as LangChain and Haystack name them."""
+    """A text and what is known of it, named as LangChain names them."""
 
     page_content: str
     metadata: dict[str, Any] = field(default_factory=dict)
@@ -68,4 +68,5 @@ class Retriever:
                 {"docno": r.docno, "docid": r.docid, "score": r.score, "title": texts[r.docno].title},
             )
             for r in results
+            if r.docno in texts
         ]

@@ -4,12 +4,13 @@ The figure's claim as a number: for each query, the rank correlation between the
 documents and sim(f_q, f_id); beside it that of log P(id ∣ q), which is what the model ranks by.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from scipy.stats import kendalltau
+from torch import Tensor
 
 from gr2.batches import padded
 from gr2.data import Qrels
@@ -55,17 +56,25 @@ def agreement(model: GR2, queries: Mapping[str, str], qrels: Qrels, *, most: int
     return Agreement({q: near for q, (near, _) in clean.items()}, {q: p for q, (_, p) in clean.items()})
 
 
-@torch.inference_mode()
 def score(
     model: GR2, forced: TeacherForcing, query: str, docnos: list[str]
 ) -> tuple[list[float], list[float]]:
     """sim(f_q, f_id) (cosine) and log P(id ∣ q) of given documents, by teacher forcing."""
+    f_q, f_id, likelihood = representations(model, query, docnos, forced)
+    return similarity(f_q, f_id, temperature=1.0)[0].tolist(), likelihood.tolist()
+
+
+@torch.inference_mode()
+def representations(
+    model: GR2, query: str, docnos: Sequence[str], forced: TeacherForcing | None = None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """f_q [1, H], and of given documents f_id [N, H] and log P(id ∣ q) [N], by teacher forcing."""
+    forced = forced or TeacherForcing(model.tokens, model.trie, model.config.normaliser)
     network = model.network.eval()
     ids, mask = padded(model.read([query]))
     states = network.encode(ids, mask)
-    docids = torch.tensor([model.docids.index[docno] for docno in docnos])
+    docids = torch.tensor([model.docids.index[docno] for docno in docnos], dtype=torch.long)
     prior, first = network.prefer(ids, states, mask), torch.zeros_like(docids)
     f_id, likelihood = forced(network, states, mask, first, docids, prior=prior, represent=True)
     assert f_id is not None  # it was asked for
-    near = similarity(network.represent_query(states, mask), f_id, temperature=1.0)[0]
-    return near.tolist(), likelihood.tolist()
+    return network.represent_query(states, mask), f_id, likelihood

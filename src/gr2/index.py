@@ -18,16 +18,17 @@ import torch
 
 from gr2.augment import AugmentConfig
 from gr2.backbone import makes_vectors
-from gr2.baselines.dense import document_vectors
+from gr2.baselines.dense import Dense, document_vectors, keep_vectors, vectors_path
 from gr2.batches import Batches
 from gr2.data import Collection
 from gr2.docids import Docids
 from gr2.docids.schemes import Making, build
-from gr2.embed import Vectors
+from gr2.embed import Encoder, Vectors
 from gr2.learn import Plan, Ready, learn, prepare, sizes, stages
+from gr2.objective import recipe as recipe_of
 from gr2.report import OURS, rivals, write_report
 from gr2.runs import Run
-from gr2.store import write_json
+from gr2.store import check_replaceable, write_json
 from gr2.tables import comparison_table
 from gr2.train import encoded
 
@@ -35,8 +36,9 @@ GOOD = Plan(augment=AugmentConfig(paragraphs=0, sentences=0, entities=0))
 """As in recipes/graded.py; the steps depend on the time and on how much there is to learn."""
 EPOCHS = 10
 """Of the training queries at most: more steps would only repeat them."""
-MOST = 2000
-"""Steps at most, whatever the time."""
+LEAST, MOST = 10, 2000
+"""Steps, whatever the time."""
+PLAN = "plan.json"
 WORDS = 6
 """Of a docid."""
 DEPTH = 100
@@ -56,7 +58,6 @@ class Indexing:
     out: Path
     backbone: str
     seconds: float
-    recipe: str = "gr2"
     beside: tuple[str, ...] = ()
     """Other recipes that are trained with the same plan and measured beside it; their models are not kept."""
     seed: int = 0
@@ -94,6 +95,7 @@ def scheme_for(collection: Collection) -> str:
 
 def index(job: Indexing) -> Iterator[str]:
     """Do it, and yield a line for each stage; the model is in `job.out` at the end."""
+    check(job)
     begun, data = time.monotonic(), job.collection
     job.folder.mkdir(parents=True, exist_ok=True)
     scheme = scheme_for(data)
@@ -101,22 +103,49 @@ def index(job: Indexing) -> Iterator[str]:
     docids = build(scheme, making)
     first = docids.clashes.get("rank 1", 0) / max(1, len(docids))
     yield f"docids: {len(docids):,} by {scheme}, {first:.0%} got their first proposal"
-    vectors = None
-    if makes_vectors(job.backbone):
-        vectors = document_vectors(data, docids.docnos, job.backbone, job.folder, progress=job.progress)
+    vectors, runs = untrained(job, docids)
+    if vectors is not None:
         yield f"vectors: {vectors.shape[1]} numbers a document, what the decoder starts from (node prior)"
-    plan = planned(job, docids, vectors, time.monotonic() - begun)
-    left = max(0.0, job.seconds - (time.monotonic() - begun))
-    yield f"plan: {plan.steps:,} steps of {plan.queries} queries, within {left / 60:.1f} minutes left"
+    plan, note = planned(job, docids, vectors, begun)
+    yield f"plan: {plan.steps:,} steps of {plan.queries} queries{note}"
     how: dict[str, Any] = {"vectors": vectors, "resume": job.resume, "progress": job.progress}
     learn(data, docids, job.backbone, job.out, plan, **how)
     yield f"model: written to {job.out}"
-    runs = []
     for recipe in job.beside:
         runs.append(beside(job, docids, replace(plan, recipe=recipe), how))
         yield f"{recipe}: trained with the same steps, to compare with"
     yield from judged(job, runs)
     yield f"report: {job.out / 'report.html'} ({(time.monotonic() - begun) / 60:.1f} minutes in all)"
+
+
+def check(job: Indexing) -> None:
+    """Refuse before any work what would fail after it."""
+    check_replaceable(job.out)
+    for name in job.beside:
+        recipe_of(name)
+    if not job.resume and (job.folder / PLAN).exists():
+        raise ValueError(f"{job.folder}: was begun before; add --resume to go on, or choose another folder")
+
+
+def untrained(job: Indexing, docids: Docids) -> tuple[Vectors | None, list[Run]]:
+    """The documents' vectors, and what the encoder finds with them before any training; both are kept.
+
+    A T5 or BART has neither: its prior is made from words.
+    """
+    if not makes_vectors(job.backbone):
+        return None, []
+    path, kept = vectors_path(job.collection, job.backbone, job.folder), job.folder / "dense.trec"
+    if not (path.exists() and kept.exists()):
+        dense = Dense.index(job.collection.documents, Encoder.load(job.backbone), progress=job.progress)
+        dense.search(asked(job), DEPTH).write(kept)
+        keep_vectors(dense, docids.docnos, path)
+    run = Run(Run.read(kept).rankings, "dense, untrained")
+    return document_vectors(job.collection, docids.docnos, job.backbone, job.folder), [run]
+
+
+def asked(job: Indexing) -> dict[str, str]:
+    """The queries that are measured on."""
+    return {qid: job.collection.queries[qid] for qid in job.collection.qrels.get(measured(job), {})}
 
 
 def beside(job: Indexing, docids: Docids, plan: Plan, how: dict[str, Any]) -> Run:
@@ -125,8 +154,7 @@ def beside(job: Indexing, docids: Docids, plan: Plan, how: dict[str, Any]) -> Ru
     if not (job.resume and kept.exists()):
         folder = job.folder / f"{plan.recipe}.model"
         model = learn(job.collection, docids, job.backbone, folder, plan, **how)
-        asked = {qid: job.collection.queries[qid] for qid in job.collection.qrels.get(measured(job), {})}
-        model.search(asked, DEPTH).write(kept)
+        model.search(asked(job), DEPTH).write(kept)
         shutil.rmtree(folder)
     return Run(Run.read(kept).rankings, plan.recipe)
 
@@ -139,7 +167,7 @@ def measured(job: Indexing) -> str:
 def judged(job: Indexing, runs: Sequence[Run]) -> Iterator[str]:
     """Measure the model beside these runs, and write its report."""
     split = measured(job)
-    others = [*rivals(job.collection, split, job.backbone), *runs] if split else []
+    others = [*rivals(job.collection, split), *runs] if split else []
     comparison = write_report(job.out, job.collection, others, split=split or "test")
     if comparison is None:
         yield "measures: none, for the collection has no judged queries in a split `test` or `dev`"
@@ -153,27 +181,33 @@ def judged(job: Indexing, runs: Sequence[Run]) -> Iterator[str]:
         yield f"in nDCG@20 these are still ahead of {OURS}: {', '.join(ahead)}"
 
 
-def planned(job: Indexing, docids: Docids, vectors: Vectors | None, gone: float) -> Plan:
-    """As many steps as fit; the plan of an interrupted run is kept."""
-    path = job.folder / "plan.json"
-    plan = replace(GOOD, recipe=job.recipe, seed=job.seed)
+def planned(job: Indexing, docids: Docids, vectors: Vectors | None, begun: float) -> tuple[Plan, str]:
+    """As many steps as fit, and what to say of them; the plan of an interrupted run is kept."""
+    path, plan = job.folder / PLAN, replace(GOOD, seed=job.seed)
     if job.resume and path.is_file():
-        return replace(plan, steps=int(json.loads(path.read_text(encoding="utf-8"))["steps"]))
-    queries = len(job.collection.split("train")) if "train" in job.collection.qrels else 0
+        steps = int(json.loads(path.read_text(encoding="utf-8"))["steps"])
+        return replace(plan, steps=steps), ", as planned before"
+    started = time.monotonic()
     ready = prepare(job.collection, docids, job.backbone, plan, vectors=vectors)
-    useful = min(MOST, EPOCHS * -(-queries // plan.queries)) if queries else MOST
+    again = (time.monotonic() - started) * (1 + len(job.beside))  # each training prepares anew
     pace = seconds_of_a_step(ready, plan) * (1 + len(job.beside))
-    fitting = int((job.seconds * (1 - MEASURING) - gone) / pace)
-    steps = max(10, min(useful, fitting))
+    left = job.seconds * (1 - MEASURING) - (time.monotonic() - begun) - again
+    queries = len(job.collection.split("train")) if "train" in job.collection.qrels else 0
+    useful = min(MOST, EPOCHS * -(-queries // plan.queries)) if queries else MOST
+    steps = max(LEAST, min(useful, int(left / pace)))
     write_json(path, {"steps": steps, "seconds": job.seconds})
-    return replace(plan, steps=steps)
+    if steps * pace > left:
+        return replace(plan, steps=steps), f", the least there are; {job.seconds:.0f} s do not suffice"
+    return replace(plan, steps=steps), f", {pace * steps:.0f} s"
 
 
 def seconds_of_a_step(ready: Ready, plan: Plan, steps: int = 4) -> float:
-    """The mean time of a few steps that change nothing; the first, which warms up, is not counted."""
+    """The mean time of a few steps at the rate 0; the first, which warms up, is not counted."""
     network, batches = ready.model.network, Batches(ready.examples, sizes(plan), seed=plan.seed)
     settings = stages(plan)[0].settings
     network.hold(encoder=False)
+    moving = [weight for weight in network.parameters() if weight.requires_grad]
+    optimiser = torch.optim.AdamW(moving, lr=0.0, weight_decay=0.0, fused=True)
     for step in range(steps + 1):
         if step == 1:
             begun = time.monotonic()
@@ -181,5 +215,7 @@ def seconds_of_a_step(ready: Ready, plan: Plan, steps: int = 4) -> float:
         with torch.autocast("cpu", torch.bfloat16, enabled=settings.bf16):
             parts = ready.objective(network, batch, *encoded(network, batch))
         parts["total"].backward()  # type: ignore[no-untyped-call]
-        network.zero_grad(set_to_none=True)
+        torch.nn.utils.clip_grad_norm_(moving, settings.clip)
+        optimiser.step()
+        optimiser.zero_grad(set_to_none=True)
     return (time.monotonic() - begun) / steps

@@ -65,7 +65,7 @@ def atomic_folder(path: Path) -> Iterator[Path]:
     somebody has added or changed is ever lost.
     """
     path = path.resolve()
-    _check_replaceable(path)
+    check_replaceable(path)
     _make_parent(path)
     beside = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
     new, old = beside / "new", beside / "old"
@@ -81,6 +81,24 @@ def atomic_folder(path: Path) -> Iterator[Path]:
         if old.exists() and not path.exists():  # the new one did not get there: bring the old one back
             os.replace(old, path)
         shutil.rmtree(beside, ignore_errors=True)
+
+
+@contextmanager
+def extended_folder(path: Path) -> Iterator[Path]:
+    """Yield a temporary folder with all files of a folder we wrote; with what is added it takes its place.
+
+    Files are linked and not copied where the disk can do that; replace them, never write into them.
+    """
+    with atomic_folder(path) as temporary:
+        for found in sorted(path.rglob("*")):
+            if found.is_file() and found != path / MANIFEST:
+                place = temporary / found.relative_to(path)
+                place.parent.mkdir(parents=True, exist_ok=True)
+                try:
+                    os.link(found, place)
+                except OSError:  # another disk, or one that has no links
+                    shutil.copy2(found, place)
+        yield temporary
 
 
 def write_manifest(folder: Path) -> None:
@@ -127,7 +145,8 @@ def _make_parent(path: Path) -> None:
         raise ValueError(f"{path}: cannot be written: no permission in {path.parent}")
 
 
-def _check_replaceable(path: Path) -> None:
+def check_replaceable(path: Path) -> None:
+    """Raise a ValueError unless a folder is free, empty, or just as we wrote it."""
     if not path.exists() or (path.is_dir() and not any(path.iterdir())):
         return
     if not (path / MANIFEST).is_file():

@@ -28,7 +28,7 @@ def render(header: Row, rows: Sequence[Row], style: Format = "text") -> str:
         csv.writer(buffer, lineterminator="\n").writerows([header, *rows])
         return buffer.getvalue().rstrip("\n")
     widths = [max(len(line[i]) for line in [header, *rows]) for i in range(len(header))]
-    words = [not any(_is_figure(row[i]) for row in rows) for i in range(len(header))]
+    words = [not any(is_figure(row[i]) for row in rows) for i in range(len(header))]
 
     def line(cells: Row) -> list[str]:
         aligned = zip(cells, widths, words, strict=True)
@@ -66,5 +66,6 @@ def _mark(letters: str, style: Format) -> str:
     return f"<sup>{letters}</sup>" if style == "markdown" else f" {letters}"
 
 
-def _is_figure(cell: str) -> bool:
+def is_figure(cell: str) -> bool:
+    """Whether a cell begins like a number."""
     return cell.lstrip("-+.")[:1].isdigit()

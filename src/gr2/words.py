@@ -49,9 +49,10 @@ def word_space(
     known = np.linalg.norm(sums, axis=1) > 0
     rows = _unit(sums)
     rows[known] -= rows[known].mean(0)
-    strengths, directions = np.linalg.svd(rows, full_matrices=False)[1:]
+    squares, directions = np.linalg.eigh(rows.T @ rows)  # [P], [P, P] by columns
+    strengths = np.sqrt(np.maximum(squares, 0))
     strengths = np.maximum(strengths, 1e-3 * strengths.max() + 1e-12)
-    turn = (directions.T / strengths**POWER) @ directions
+    turn = (directions / strengths**POWER) @ directions.T
     return WordSpace(*(part.astype(np.float32) for part in (_unit(rows @ turn), centre, turn)))
 
 

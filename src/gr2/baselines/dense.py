@@ -157,13 +157,24 @@ def document_vectors(
 
     Vectors of another backbone or of another collection have another file.
     """
-    key = blake2b(f"{backbone} {collection.fingerprint}".encode(), digest_size=6).hexdigest()
-    path = folder / f"vectors.{Path(backbone).name}.{key}.safetensors"
+    path = vectors_path(collection, backbone, folder)
     if not path.exists():
-        index = Dense.index(collection.documents, Encoder.load(backbone), progress=progress)
-        with atomic_file(path) as temporary:
-            save_file({"vectors": index.vectors(docnos)}, temporary)
+        keep_vectors(
+            Dense.index(collection.documents, Encoder.load(backbone), progress=progress), docnos, path
+        )
     return load_file(path)["vectors"]
+
+
+def vectors_path(collection: Collection, backbone: str, folder: Path) -> Path:
+    """Where `document_vectors` keeps them."""
+    key = blake2b(f"{backbone} {collection.fingerprint}".encode(), digest_size=6).hexdigest()
+    return folder / f"vectors.{Path(backbone).name}.{key}.safetensors"
+
+
+def keep_vectors(index: Dense, docnos: Sequence[str], path: Path) -> None:
+    """Write the mean vectors of these documents, whole or not at all."""
+    with atomic_file(path) as temporary:
+        save_file({"vectors": index.vectors(docnos)}, temporary)
 
 
 def _texts(document: Document, config: DenseConfig) -> tuple[str, list[str]]:

@@ -213,8 +213,8 @@ def index(
     /,
     *,
     out: Path,
+    backbone: str,
     budget: str = "30m",
-    backbone: str = "gr2-mini",
     seed: int = 0,
     resume: bool = False,
 ) -> None:
@@ -223,8 +223,8 @@ def index(
     Args:
         name: The collection: a folder, `pydocs`, `ir:ID`.
         out: The model's folder to write, with report.html; what an interruption must not lose is beside it.
+        backbone: Folder or hub name of a T5, BART or encoder checkpoint.
         budget: How long it may take, such as 90s, 30m or 1h30m; the steps are planned to it.
-        backbone: Folder or hub name of a checkpoint, or the one that comes with gr2.
         seed: The same seed and number of steps give the same weights.
         resume: Go on after an interruption, with the steps planned then.
     """

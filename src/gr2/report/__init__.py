@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 
 from gr2.baselines.controls import neighbours, popularity
-from gr2.baselines.dense import Dense
 from gr2.baselines.sparse import BM25, BM25Config
 from gr2.compare import Comparison, compare
 from gr2.data import Collection
@@ -20,18 +19,20 @@ from gr2.measures import Convention, evaluate
 from gr2.model import GR2
 from gr2.report import sections as about
 from gr2.report.evidence import (
+    DEPTH,
     Cost,
     cost_of_model,
     graded_groups,
     loss_curves,
     median_milliseconds,
+    possible_recall,
     recall_by_grade,
     reliability,
     telling_query,
 )
 from gr2.report.layout import Section, as_html, as_markdown
 from gr2.runs import Run
-from gr2.store import verify, write_manifest, write_text
+from gr2.store import extended_folder, write_text
 
 OURS = "GR²"
 SETTINGS = (BM25Config(), BM25Config(k1=1.5, b=0.75))
@@ -40,8 +41,8 @@ TIMED = 20
 """Queries whose time is taken."""
 
 
-def rivals(collection: Collection, split: str, backbone: str | None) -> list[Run]:
-    """What a model is measured against: BM25 twice, the controls, and its encoder before any training."""
+def rivals(collection: Collection, split: str) -> list[Run]:
+    """What any model is measured against: BM25 at two settings, and the controls."""
     queries = {qid: collection.queries[qid] for qid in collection.split(split)}
     runs = [
         BM25.index(collection.documents, c).search(queries, 100, name=f"BM25 k1={c.k1:g} b={c.b:g}")
@@ -50,9 +51,6 @@ def rivals(collection: Collection, split: str, backbone: str | None) -> list[Run
     if "train" in collection.qrels:
         train = collection.split("train")
         runs += [popularity(train, queries), neighbours(train, collection.queries, queries)]
-    if backbone is not None:
-        dense = Dense.index(collection.documents, Encoder.load(backbone))
-        runs.append(dense.search(queries, 100, name="dense, untrained"))
     return runs
 
 
@@ -73,7 +71,6 @@ def write_report(
         others: runs on the split to compare with, from `rivals` for instance.
         split: of the queries to measure on.
     """
-    verify(folder)
     model = GR2.from_pretrained(folder)
     found = [
         about.collection_section(collection, split),
@@ -85,9 +82,9 @@ def write_report(
         comparison, more = _judged(model, collection, others, split)
         found += more
     title = f"GR² on {collection.name}"
-    write_text(folder / "report.html", as_html(title, found))
-    write_text(folder / "report.md", as_markdown(title, found))
-    write_manifest(folder)
+    with extended_folder(folder) as temporary:
+        write_text(temporary / "report.html", as_html(title, found))
+        write_text(temporary / "report.md", as_markdown(title, found))
     return comparison
 
 
@@ -96,16 +93,18 @@ def _judged(
 ) -> tuple[Comparison, list[Section]]:
     qrels = collection.split(split)
     queries = {qid: collection.queries[qid] for qid in qrels}
-    run = model.search(queries, 100, name=OURS)
+    run = model.search(queries, DEPTH, name=OURS)
     comparison = compared(collection, split, [*others, run])
     values = comparison.evaluations[-1].values["nDCG@20"]
     docids = dict(zip(model.docids.docnos, model.docids.texts, strict=True))
+    recalls = {one.name: recall_by_grade(one, qrels) for one in [*others, run]}
     told = telling_query(qrels)
+    groups, how = graded_groups(model, collection, told, split)
     return comparison, [
         about.quality_section(comparison, OURS),
-        about.recall_section({one.name: recall_by_grade(one, qrels) for one in [*others, run]}),
+        about.recall_section({**recalls, "best possible": possible_recall(qrels)}),
         about.queries_section(collection, qrels, run, values, docids),
-        about.space_section(graded_groups(model, collection, told, split), queries[told]),
+        about.space_section(groups, how, queries[told]),
         about.reliability_section(reliability(run, qrels)),
         about.cost_section(_costs(model, collection, list(queries.values())[:TIMED])),
     ]
@@ -114,13 +113,13 @@ def _judged(
 def _costs(model: GR2, collection: Collection, texts: Sequence[str]) -> Mapping[str, Cost]:
     """Ours beside a dense index of the same encoder: a vector for each document, searched one by one."""
     encoder = model.network.encoder
-    width = model.network.head.in_features
     fixed = sum(value.nbytes for value in encoder.state_dict().values())
-    vectors = np.random.default_rng(0).standard_normal((len(collection.docnos), width)).astype(np.float32)
     read = Encoder("own", encoder, model.tokenizer)
+    shape = (len(collection.docnos), read.width)
+    vectors = np.random.default_rng(0).standard_normal(shape).astype(np.float32)  # their values cost nothing
 
     def dense(text: str) -> None:
-        np.argpartition(-(vectors @ read.encode([text])[0]), 10 if len(vectors) > 10 else 0)
+        np.argpartition(-(vectors @ read.encode([text])[0]), min(DEPTH, len(vectors) - 1))
 
     return {
         OURS: cost_of_model(model, texts),

@@ -24,7 +24,7 @@ def dots(groups: Mapping[str, Points], title: str) -> str:
     xs, ys = _spans([point for points in groups.values() for point in points])
     parts = []
     for number, (name, points) in enumerate(groups.items()):
-        size = 7 if len(points) == 1 else 4
+        size = 4 if number else 7  # the first group is the one that all others are seen from
         parts += [
             f'<circle class="d{number % 6}" cx="{_x(a, xs):.1f}" cy="{_y(b, ys):.1f}" r="{size}">'
             f"<title>{escape(name)}</title></circle>"
@@ -34,11 +34,11 @@ def dots(groups: Mapping[str, Points], title: str) -> str:
     return _svg(parts, title)
 
 
-def bars(values: Mapping[str, float], y: str, most: float | None = None) -> str:
-    """A bar for each value, with the value above it."""
-    ys = (0.0, most or max([*values.values(), 1e-9]))
+def bars(values: Sequence[tuple[str, float]], y: str) -> str:
+    """A bar for each named value, with the value above it."""
+    ys = (0.0, max([*(value for _, value in values), 1e-9]))
     parts, step = [_axes((0.0, 1.0), ys, "", y, ticks=False)], (WIDTH - LEFT - EDGE) / max(1, len(values))
-    for number, (name, value) in enumerate(values.items()):
+    for number, (name, value) in enumerate(values):
         left, top = LEFT + number * step, _y(value, ys)
         middle = left + step / 2
         parts.append(
@@ -47,7 +47,7 @@ def bars(values: Mapping[str, float], y: str, most: float | None = None) -> str:
             f'<text class="mid" x="{middle:.1f}" y="{top - 4:.1f}">{value:.3g}</text>'
             f'<text class="mid" x="{middle:.1f}" y="{HEIGHT - BOTTOM + 15}">{escape(name)}</text>'
         )
-    return _svg(parts, f"{y}: " + ", ".join(f"{name} {value:.3g}" for name, value in values.items()))
+    return _svg(parts, f"{y}: " + ", ".join(f"{name} {value:.3g}" for name, value in values))
 
 
 def _svg(parts: Sequence[str], title: str) -> str:

@@ -5,19 +5,21 @@ Everything is measured here and nothing is laid out: `sections` puts it into wor
 
 import json
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 import torch
 
-from gr2.batches import padded
 from gr2.data import Collection, Qrels
 from gr2.embed import Vectors
-from gr2.forcing import TeacherForcing
+from gr2.geometry import representations
 from gr2.model import GR2
 from gr2.runs import Run
+from gr2.serve.engine import Asked, Engine
 
 DEPTH = 20
 BINS = 5
@@ -36,11 +38,25 @@ def loss_curves(training: Path, points: int = 60) -> dict[str, Curve]:
     names = dict.fromkeys(name for row in rows for name in row if name not in ("step", "judged"))
     curves: dict[str, Curve] = {}
     for name in names:
-        known = [(row["step"], row[name]) for row in rows if name in row]
+        known = [(row["step"], row[name]) for row in rows if name in row and np.isfinite(row[name])]
+        if not known:
+            continue
         size = -(-len(known) // points)
         parts = [known[start : start + size] for start in range(0, len(known), size)]
         curves[name] = [(part[-1][0], float(np.mean([value for _, value in part]))) for part in parts]
     return curves
+
+
+def possible_recall(qrels: Qrels, depth: int = DEPTH) -> dict[int, float]:
+    """The recall of each grade that the best ranking would have: a query may have more than fit."""
+    counts: dict[int, list[int]] = {}
+    for row in qrels.values():
+        for grade, count in Counter(grade for grade in row.values() if grade > 0).items():
+            counts.setdefault(grade, []).append(count)
+    return {
+        grade: sum(min(depth, n) for n in each) / sum(each)
+        for grade, each in sorted(counts.items(), reverse=True)
+    }
 
 
 def recall_by_grade(run: Run, qrels: Qrels, depth: int = DEPTH) -> dict[int, float]:
@@ -88,30 +104,21 @@ def reliability(run: Run, qrels: Qrels, depth: int = DEPTH) -> list[Bin]:
     ]
 
 
-@torch.inference_mode()
-def around(model: GR2, query: str, docnos: Sequence[str]) -> Vectors:
-    """f_q and then the f_id of these documents [1 + N, H], of unit length."""
-    network = model.network.eval()
-    ids, mask = padded(model.read([query]))
-    states = network.encode(ids, mask)
-    docids = torch.tensor([model.docids.index[docno] for docno in docnos])
-    forced = TeacherForcing(model.tokens, model.trie, model.config.normaliser)
-    f_id, _ = forced(network, states, mask, torch.zeros_like(docids), docids, represent=True)
-    assert f_id is not None  # it was asked for
-    both = torch.cat([network.represent_query(states, mask), f_id])
-    found: Vectors = torch.nn.functional.normalize(both, dim=1).numpy()
-    return found
-
-
-def flat(vectors: Vectors, seed: int = 0) -> list[tuple[float, float]]:
-    """Vectors [N, H] in a plane by t-SNE (paper: the figure of a query and its graded documents)."""
-    try:
+def flat(vectors: Vectors, seed: int = 0) -> tuple[list[tuple[float, float]], str]:
+    """Vectors [N, H] in a plane, and how: by t-SNE as in the paper, or, for few or without it, by PCA."""
+    if len(vectors) >= 8 and find_spec("sklearn"):
         from sklearn.manifold import TSNE  # type: ignore[import-untyped]
-    except ImportError as error:
-        raise ValueError("the t-SNE needs the extra `plots`: pip install 'gr2[plots]'") from error
-    perplexity = min(30.0, max(2.0, (len(vectors) - 1) / 3))
-    placed = TSNE(perplexity=perplexity, random_state=seed, init="pca").fit_transform(vectors)
-    return [(float(a), float(b)) for a, b in placed]
+
+        perplexity = min(30.0, (len(vectors) - 1) / 3)
+        placed, how = (
+            TSNE(perplexity=perplexity, random_state=seed, init="pca").fit_transform(vectors),
+            "t-SNE",
+        )
+    else:
+        centred = vectors - vectors.mean(0)
+        directions = np.linalg.svd(centred, full_matrices=False)[2][:2]
+        placed, how = np.pad(centred @ directions.T, ((0, 0), (0, 2 - len(directions)))), "PCA"
+    return [(float(a), float(b)) for a, b in placed], how
 
 
 def telling_query(qrels: Qrels) -> str:
@@ -139,13 +146,13 @@ class Cost:
 def cost_of_model(model: GR2, queries: Sequence[str]) -> Cost:
     """One query at a time, as somebody types them."""
     prior = model.network.prior
-    growing = 0 if prior is None else prior.nbytes
-    rows = (model.network.decoder.embed_tokens.weight, model.network.head.weight)
     weights = sum(value.nbytes for value in model.network.weights().values())
-    tables = sum(row.nbytes for row in rows) + (0 if prior is None else prior.vectors.nbytes)
-    flat_tokens, offsets = model.docids.flat()
-    growing += sum(row.nbytes for row in rows) + model.trie.nbytes + flat_tokens.nbytes + offsets.nbytes
-    return Cost(median_milliseconds(lambda text: model.search(text, 10), queries), weights - tables, growing)
+    tables = model.network.decoder.embed_tokens.weight.nbytes + model.network.head.weight.nbytes
+    tables += 0 if prior is None else prior.nbytes
+    tokens, offsets = model.docids.flat()
+    engine = Engine(model)
+    taken = median_milliseconds(lambda text: engine.search([Asked(text, DEPTH)]), queries)
+    return Cost(taken, weights - tables, tables + model.trie.nbytes + tokens.nbytes + offsets.nbytes)
 
 
 def median_milliseconds(search: Callable[[str], object], queries: Sequence[str]) -> float:
@@ -160,18 +167,20 @@ def median_milliseconds(search: Callable[[str], object], queries: Sequence[str])
 
 def graded_groups(
     model: GR2, collection: Collection, qid: str, split: str, others: int = 60
-) -> Mapping[str, list[tuple[float, float]]]:
-    """The query, its judged documents by grade and some that nobody judged, in a plane."""
+) -> tuple[Mapping[str, list[tuple[float, float]]], str]:
+    """The query, its judged documents by grade and some that nobody judged, in a plane; and by what."""
     judged = {d: g for d, g in collection.split(split)[qid].items() if d in model.docids.index}
     rest = [docno for docno in model.docids.docnos if docno not in judged]
     draw = np.random.default_rng(0)
     chosen = [rest[i] for i in sorted(draw.choice(len(rest), min(others, len(rest)), replace=False).tolist())]
     docnos = [*judged, *chosen]
-    places = flat(around(model, collection.queries[qid], docnos))
+    f_q, f_id, _ = representations(model, collection.queries[qid], docnos)
+    both = torch.nn.functional.normalize(torch.cat([f_q, f_id]), dim=1).numpy()
+    places, how = flat(both)
     groups: dict[str, list[tuple[float, float]]] = {"the query": [places[0]]}
     for grade in sorted({grade for grade in judged.values() if grade > 0}, reverse=True):
         groups[f"grade {grade}"] = []
     for docno, place in zip(docnos, places[1:], strict=True):
         grade = judged.get(docno, 0)
-        groups.setdefault(f"grade {grade}" if grade > 0 else "not relevant", []).append(place)
-    return groups
+        groups.setdefault(f"grade {grade}" if grade > 0 else "grade 0 or not judged", []).append(place)
+    return groups, how

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
-from gr2.tables import render
+from gr2.tables import is_figure, render
 
 STYLE = """
 :root { color-scheme: light dark; --text: #1c2024; --page: #fff; --quiet: #60646c; --line: #d9d9e0;
@@ -80,7 +80,8 @@ def _html(part: Part) -> str:
         return f"<p>{escape(part)}</p>"
     if isinstance(part, Picture):
         return f"<figure>{part.svg}<figcaption>{escape(part.caption)}</figcaption></figure>"
-    words = [not any(row[i][:1].isdigit() for row in part.rows) for i in range(len(part.header))]
+    columns = range(len(part.header))
+    words = [not all(is_figure(row[i]) or not row[i] for row in part.rows) for i in columns]
 
     def line(cells: Sequence[str], tag: str) -> str:
         marks = [' class="word"' if word else "" for word in words]

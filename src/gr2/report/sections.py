@@ -34,7 +34,7 @@ def collection_section(collection: Collection, split: str) -> Section:
         f"{headline(collection)}.",
         Table(["split", "queries", "judged pairs", "pairs of each grade"], rows),
     ]
-    if "train" in collection.qrels and split != "train":
+    if "train" in collection.qrels and split != "train" and collection.qrels.get(split):
         leaks = Leaks(collection, split)
         unseen = sum(kind == "none" for kind in leaks.memory.values())
         parts.append(
@@ -68,12 +68,15 @@ def training_section(curves: Mapping[str, Curve]) -> Section:
     if not curves:
         return Section("Training", ["No log of the training was found beside the model."])
     named = {PARTS.get(name, name): curve for name, curve in curves.items()}
-    last = [[name, f"{curve[0][1]:.3f}", f"{curve[-1][1]:.3f}"] for name, curve in named.items()]
+    first, last = (next(iter(named.values()))[place][0] for place in (0, -1))
+    rows = [[name, f"{curve[0][1]:.3f}", f"{curve[-1][1]:.3f}"] for name, curve in named.items()]
     return Section(
         "Training",
         [
-            Picture(draw.lines(named, "step", "loss"), "The parts of the loss, each point a mean of steps."),
-            Table(["part", "at the start", "at the end"], last),
+            Picture(
+                draw.lines(named, "step", "loss"), "The parts of the loss at the steps that were logged."
+            ),
+            Table(["part", f"at step {first:,.0f}", f"at step {last:,.0f}"], rows),
         ],
     )
 
@@ -114,7 +117,8 @@ def recall_section(recalls: Mapping[str, Mapping[int, float]]) -> Section:
     return Section(
         f"Recall of each grade among the first {DEPTH}",
         [
-            "Graded retrieval should find the highest grade most surely.",
+            "Of all pairs of a query and a document of the grade. A query may have more of them than "
+            f"{DEPTH}, so the last row is what the best ranking would have.",
             Table(["system", *(f"grade {grade}" for grade in grades)], rows),
         ],
     )
@@ -125,9 +129,9 @@ def queries_section(
 ) -> Section:
     """The queries it answers best and worst, with what it returned."""
     order = sorted(values, key=lambda qid: (-values[qid], qid))
-    few = min(5, len(order) // 2 or 1)
+    few = min(5, -(-len(order) // 2))
     rows = []
-    for qid in [*order[:few], *order[-few:]]:
+    for qid in dict.fromkeys([*order[:few], *order[-few:]]):
         results = [
             f"{docno} [{qrels[qid].get(docno, 0)}]: {docids.get(docno, '')}"
             for docno in run.docnos(qid)[:SHOWN]
@@ -143,24 +147,24 @@ def queries_section(
     )
 
 
-def space_section(groups: Mapping[str, Sequence[tuple[float, float]]], query: str) -> Section:
+def space_section(groups: Mapping[str, Sequence[tuple[float, float]]], how: str, query: str) -> Section:
     """A query and its documents in the space that MGCC shapes."""
-    caption = f"f_q of “{query}” and f_id of documents by t-SNE: higher grades should lie nearer."
+    caption = f"f_q of “{query}” and f_id of documents by {how}: higher grades should lie nearer."
     return Section("A query and its graded documents", [Picture(draw.dots(groups, caption), caption)])
 
 
 def reliability_section(bins: Sequence[Bin]) -> Section:
     """Whether a score means the same for every query."""
     rows = [
-        [f"{b.low:.4f} to {b.high:.4f}", f"{b.results:,}", f"{b.relevant:.3f}", f"{b.grade:.2f}"]
+        [f"{b.low:.2g} to {b.high:.2g}", f"{b.results:,}", f"{b.relevant:.3f}", f"{b.grade:.2f}"]
         for b in bins
     ]
-    bars = {f"≤ {b.high:.2g}": b.grade for b in bins}
+    bars = [(f"≤ {b.high:.2g}", b.grade) for b in bins]
     return Section(
-        "Do scores mean the same for every query?",
+        "Does a higher score mean a higher grade?",
         [
-            f"The first {DEPTH} results of all queries in {len(bins)} groups of rising probability. Where "
-            "the grade rises too, a threshold on the score makes sense. What nobody judged counts as 0.",
+            f"The first {DEPTH} results of all queries together in {len(bins)} groups of rising probability, "
+            "within queries and between them. What nobody judged counts as 0.",
             Table(["probability of the docid", "results", "share relevant", "mean grade"], rows),
             Picture(draw.bars(bars, "mean grade"), "Mean grade by probability of the docid."),
         ],
@@ -176,8 +180,10 @@ def cost_section(costs: Mapping[str, Cost]) -> Section:
     return Section(
         "What an answer costs",
         [
-            "Median of single queries on the machine that wrote this, and the bytes of everything needed: "
-            "those of the network alone, and those that grow with the collection.",
+            f"Median of single queries ({DEPTH} results, {DEPTH} beams) on the machine that wrote this. "
+            "Fixed: the weights of the network. Growing with the collection: rows of docid tokens, node "
+            "prior, trie and docid tokens; of a dense index its vectors, here one a document (the dense system above "
+            "has several). Texts and docnos are not counted.",
             Table(["system", "ms a query", "MB fixed", "MB growing"], rows),
         ],
     )
