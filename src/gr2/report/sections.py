@@ -182,8 +182,8 @@ def cost_section(costs: Mapping[str, Cost]) -> Section:
         [
             f"Median of single queries ({DEPTH} results, {DEPTH} beams) on the machine that wrote this. "
             "Fixed: the weights of the network. Growing with the collection: rows of docid tokens, node "
-            "prior, trie and docid tokens; of a dense index its vectors, here one a document (the dense system above "
-            "has several). Texts and docnos are not counted.",
+            "prior, trie and docid tokens; of a dense index its vectors, here one a document (the dense "
+            "system above has several). Texts and docnos are not counted.",
             Table(["system", "ms a query", "MB fixed", "MB growing"], rows),
         ],
     )
