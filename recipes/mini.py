@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from graded import SETTINGS
+from safetensors.numpy import load_file, save_file
 
 from gr2.augment import AugmentConfig
 from gr2.backbone import FreshDecoder, parts_of
@@ -22,7 +23,7 @@ from gr2.baselines.dense import Dense
 from gr2.baselines.sparse import BM25
 from gr2.compare import compare
 from gr2.data import Collection, Document
-from gr2.embed import Encoder
+from gr2.embed import Encoder, Vectors
 from gr2.experiment import gather
 from gr2.formats import open_collection
 from gr2.info import headline
@@ -33,7 +34,7 @@ from gr2.network import Network
 from gr2.pretrain import export, pretrain
 from gr2.report.evidence import loss_curves
 from gr2.runs import Run
-from gr2.store import write_json
+from gr2.store import atomic_file, write_json
 from gr2.tables import comparison_table
 
 PLAN = Plan(
@@ -50,6 +51,8 @@ PLAN = Plan(
 LINKS = LinksConfig(queries=3)
 WORDS = 6
 """Of a title."""
+LEAD = 48
+"""Tokens of a document that its vector in the node prior is made from."""
 SHARE = 0.5
 """Of the encoder's movement that is kept."""
 MEASURES = ("nDCG@5", "nDCG@20", "ERR@20", "Hits@10")
@@ -107,6 +110,16 @@ def drawn_back(network: Network, start: str, share: float) -> None:
             value.lerp_(before[name], 1 - share)
 
 
+def leading_vectors(collection: Collection, start: str, path: Path) -> Vectors:
+    """The vector of each document's leading tokens, in the order of docnos, made once."""
+    if not path.exists():
+        texts = {document.docno: document.contents for document in collection.documents}
+        found = Encoder.load(start).encode([texts[d] for d in sorted(texts)], longest=LEAD, progress=True)
+        with atomic_file(path) as temporary:
+            save_file({"vectors": found}, temporary)
+    return load_file(path)["vectors"]
+
+
 def make(options: argparse.Namespace) -> None:
     """Pre-train and write the backbone."""
     found = [read_linked_folder(Path(path), LINKS) for path in options.folders]
@@ -114,7 +127,9 @@ def make(options: argparse.Namespace) -> None:
     print(headline(collection))
     full = options.out / "pretrained"
     if not full.exists():
-        pretrain(collection, options.start, full, PLAN, words=WORDS, resume=True, progress=True)
+        vectors = leading_vectors(collection, options.start, options.out / "vectors.safetensors")
+        how: dict[str, Any] = {"words": WORDS, "vectors": vectors, "resume": True, "progress": True}
+        pretrain(collection, options.start, full, PLAN, **how)
     model = GR2.from_pretrained(full.with_name("pretrained.model"))
     drawn_back(model.network, options.start, SHARE)
     for name, storage in (("gr2-mini", "int8"), ("gr2-mini-32", "fp32")):

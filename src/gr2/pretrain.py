@@ -15,6 +15,7 @@ from torch import Tensor
 from gr2.backbone import parts_of, save_backbone, tokenizer_of
 from gr2.data import Collection
 from gr2.docids.schemes import Making, build
+from gr2.embed import Vectors
 from gr2.learn import Plan, learn
 from gr2.network import Network
 from gr2.weights import Storage
@@ -29,6 +30,7 @@ def pretrain(
     plan: Plan,
     *,
     words: int = 12,
+    vectors: Vectors | None = None,
     storage: Storage = "fp32",
     resume: bool = False,
     progress: bool = False,
@@ -41,6 +43,7 @@ def pretrain(
         out: the folder to write.
         plan: of the training; its node prior is left out of the backbone.
         words: at which a title is cut.
+        vectors: of the documents in the order of docnos, for the plan's node prior, as `learn` takes them.
         storage: how the weights are stored.
         resume: go on after an interruption.
         progress: whether to show bars.
@@ -54,6 +57,7 @@ def pretrain(
         backbone,
         out.with_name(out.name + ".model"),
         plan,
+        vectors=vectors,
         resume=resume,
         progress=progress,
     )
