@@ -30,7 +30,7 @@ from gr2.backbone import (
 )
 from gr2.decode import NodePrior
 from gr2.prior import Prior
-from gr2.weights import weights_of
+from gr2.weights import take_memory, weights_of
 
 __all__ = ["END", "FIRST", "START", "Family", "Network", "NetworkConfig"]
 
@@ -102,6 +102,7 @@ class Network(nn.Module):
             head = nn.Linear(width, len(write), bias=False)
             head.weight = nn.Parameter(write)
             network = cls(parts.family, parts.encoder, decoder, head, config)
+        take_memory(network)
         network.fresh = parts.fresh
         if parts.more:
             network.load({**network.weights(), **parts.more})

@@ -48,15 +48,19 @@ class Prior(nn.Module):
         centre: Tensor | None = None,
         turn: Tensor | None = None,
     ) -> None:
-        """Take the parts as they are; use `Prior.build`."""
+        """Copy the parts; use `Prior.build`.
+
+        Memory of numpy's lies anywhere, and a matrix product may be rounded by where its factors lie: in
+        torch's own memory a model gives the same bytes before it is saved and after.
+        """
         super().__init__()
         self.register_buffer("low", low)  # [nodes]
         self.register_buffer("high", high)  # [nodes] nothing below the cut: high == low
-        self.register_buffer("weight", weight)  # [K] log of the documents below
-        self.vectors = nn.Parameter(vectors)  # [K, P]
+        self.register_buffer("weight", weight.clone())  # [K] log of the documents below
+        self.vectors = nn.Parameter(vectors.clone())  # [K, P]
         self.scale = nn.Parameter(torch.tensor(float(scale)))
-        self.register_buffer("turn", turn)
-        self.centre = None if centre is None else nn.Parameter(centre)  # [P]
+        self.register_buffer("turn", None if turn is None else turn.clone())
+        self.centre = None if centre is None else nn.Parameter(centre.clone())  # [P]
 
     @property
     def reads_words(self) -> bool:

@@ -25,6 +25,16 @@ def weights_of(module: nn.Module) -> dict[str, Tensor]:
     return {name: value.contiguous() for name, value in found.items() if name in first.values()}
 
 
+def take_memory(module: nn.Module) -> None:
+    """Move the parameters into torch's own memory.
+
+    What a checkpoint brings may be mapped from its file and lie anywhere, and a matrix product is rounded by
+    where its factors lie: a model would give other last bits before it is saved than after.
+    """
+    for parameter in module.parameters():
+        parameter.data = parameter.data.clone()
+
+
 def save_weights(weights: Mapping[str, Tensor], path: Path, storage: Storage = "fp32") -> None:
     """Write weights by name."""
     stored: dict[str, Tensor] = {}
