@@ -57,7 +57,11 @@ def making(options: argparse.Namespace, path: str, scheme: str) -> Making:
         words=6,
         generator=options.generator,
         writing=WritingConfig(
-            steps=options.generator_steps, pairs=options.pairs, radius=options.radius, beams=options.beams
+            steps=options.generator_steps,
+            pairs=options.pairs,
+            document=options.tokens,
+            radius=options.radius,
+            beams=options.beams,
         ),
         resume=True,
         progress=True,
@@ -157,10 +161,11 @@ def main() -> None:
     parser.add_argument("--generator", required=True, help="checkpoint that learns to write docids")
     parser.add_argument("--out", type=Path, required=True, help="where docids and trials are kept")
     parser.add_argument("--schemes", nargs="+", default=list(SCHEMES))
-    parser.add_argument("--generator-steps", type=int, default=300, help="(300)")
+    parser.add_argument("--generator-steps", type=int, default=200, help="(200)")
     parser.add_argument("--pairs", type=int, default=5000, help="to learn from at most (5,000)")
+    parser.add_argument("--tokens", type=int, default=64, help="at which a document is cut for it (64)")
     parser.add_argument("--radius", type=float, default=2.0, help="|r| (2)")
-    parser.add_argument("--beams", type=int, default=10, help="(10)")
+    parser.add_argument("--beams", type=int, default=5, help="(5)")
     parser.add_argument("--sample", type=int, default=300, help="documents of the comparison of radii (300)")
     parser.add_argument("--steps", type=int, default=200, help="of each retrieval model (200)")
     parser.add_argument("--prior", type=float, default=1.0, help="node prior's vectors a document (1)")

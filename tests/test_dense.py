@@ -182,15 +182,24 @@ def written_out(query: str, document: Document, encoder: Encoder, config: DenseC
         return encoder.encode([text], longest=config.longest)[0]
 
     parts = [
-        vector(f"{document.title} {part}") for part in pieces(document.text, config.words, config.pieces)
+        vector(f"{document.title} {part}")
+        for part in (pieces(document.text, config.words, config.pieces) if config.pieces else ())
     ]
     mean = np.mean([vector(f"{document.title} {document.text}"), *parts], axis=0)
+    if not parts:
+        return float(vector(query) @ mean)
     best = max(float(vector(query) @ part) for part in parts)
     return config.mix * float(vector(query) @ mean) / float(np.linalg.norm(mean)) + (1 - config.mix) * best
 
 
 @pytest.mark.parametrize(
-    "config", [DenseConfig(words=4, pieces=3, mix=0.25, longest=8), DenseConfig(words=7), DenseConfig(mix=1)]
+    "config",
+    [
+        DenseConfig(words=4, pieces=3, mix=0.25, longest=8),
+        DenseConfig(words=7),
+        DenseConfig(mix=1),
+        DenseConfig(pieces=0, longest=8),
+    ],
 )
 def test_search_is_the_definition_written_out(encoder, config):
     documents = some_documents(12)
@@ -239,7 +248,7 @@ def test_one_document_empty_ones_and_what_is_refused(encoder):
     for documents in ([], [Document("empty")]):
         with pytest.raises(ValueError, match="at least one document with a word"):
             Dense.index(documents, encoder)
-    for wrong in ({"words": 0}, {"pieces": 0}, {"longest": 0}, {"mix": 1.5}, {"mix": -0.1}):
+    for wrong in ({"words": 0}, {"pieces": -1}, {"longest": 0}, {"mix": 1.5}, {"mix": -0.1}):
         with pytest.raises(ValueError, match="mix from 0 to 1"):
             DenseConfig(**wrong)
 

@@ -49,6 +49,8 @@ class Trial:
     docids: str = ""
     """A folder of docids of the collection to use instead of titles."""
     fold: int | None = None
+    judged: bool = True
+    """False: no judgement is learned from, documents are indexed by their own texts alone."""
     split: str = "test"
     k: int = DEPTH
 
@@ -107,6 +109,9 @@ def perform(trial: Trial, out: Path) -> None:
 
     whole = open_collection(trial.collection)
     collection = whole if trial.fold is None else whole.fold(trial.fold)
+    if not trial.judged:
+        unread = {name: rows for name, rows in collection.qrels.items() if name != "train"}
+        collection = replace(collection, qrels=unread)
     docids = _docids(trial, whole, out)
     docids = replace(docids, about={**docids.about, "fingerprint": collection.fingerprint})
     settings = dict(trial.plan)

@@ -10,7 +10,8 @@ import re
 import shutil
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ import torch
 
 from gr2.augment import AugmentConfig
 from gr2.backbone import makes_vectors
-from gr2.baselines.dense import Dense, document_vectors, keep_vectors, vectors_path
+from gr2.baselines.dense import Dense, DenseConfig, document_vectors, keep_vectors, vectors_path
 from gr2.batches import Batches
 from gr2.data import Collection
 from gr2.docids import Docids
@@ -38,13 +39,16 @@ EPOCHS = 10
 """Of the training queries at most: more steps would only repeat them."""
 LEAST, MOST = 10, 2000
 """Steps, whatever the time."""
-PLAN = "plan.json"
+PLAN, DETAIL = "plan.json", "vectors.json"
 WORDS = 6
 """Of a docid."""
 DEPTH = 100
 """Documents of a run."""
 MEASURING = 0.25
 """Share of the time that is left for measuring and the report."""
+ENCODING = 0.25
+"""Share of the time that the documents' vectors may take; in less, only leading texts are encoded."""
+LEADING = DenseConfig(pieces=0, longest=48)
 TITLED = 0.9
 """Share of documents that must have a title for titles to be their docids."""
 _TIME = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?")
@@ -136,11 +140,25 @@ def untrained(job: Indexing, docids: Docids) -> tuple[Vectors | None, list[Run]]
         return None, []
     path, kept = vectors_path(job.collection, job.backbone, job.folder), job.folder / "dense.trec"
     if not (path.exists() and kept.exists()):
-        dense = Dense.index(job.collection.documents, Encoder.load(job.backbone), progress=job.progress)
+        encoder = Encoder.load(job.backbone)
+        how = detail(job, encoder, len(docids))
+        dense = Dense.index(job.collection.documents, encoder, how, progress=job.progress)
         dense.search(asked(job), DEPTH).write(kept)
         keep_vectors(dense, docids.docnos, path)
     run = Run(Run.read(kept).rankings, "dense, untrained")
     return document_vectors(job.collection, docids.docnos, job.backbone, job.folder), [run]
+
+
+def detail(job: Indexing, encoder: Encoder, count: int, sample: int = 64) -> DenseConfig:
+    """How documents are encoded: in pieces too where some of them, timed, say that there is time; kept."""
+    path = job.folder / DETAIL
+    if not path.exists():
+        some = list(islice(job.collection.documents, 0, None, max(1, count // sample)))
+        started = time.monotonic()
+        Dense.index(some, encoder)
+        whole = (time.monotonic() - started) / len(some) * count
+        write_json(path, asdict(DenseConfig() if whole < ENCODING * job.seconds else LEADING))
+    return DenseConfig(**json.loads(path.read_text(encoding="utf-8")))
 
 
 def asked(job: Indexing) -> dict[str, str]:

@@ -30,17 +30,17 @@ class DenseConfig:
     words: int = 32
     """Words of a piece, the title before it not counted."""
     pieces: int = 8
-    """At most so many pieces of a document, spread evenly over it."""
+    """At most so many pieces of a document, spread evenly over it; 0: the leading text alone, much faster."""
     mix: float = 0.5
-    """The share of the document's mean vector in a score; the rest is the best piece's."""
+    """The share of the document's mean vector in a score; the rest is the best piece's, if any."""
     longest: int = 128
     """Tokens at which any text is cut, so how far the leading text goes."""
 
     def __post_init__(self) -> None:
         """Refuse what would make no sense."""
-        if min(self.words, self.pieces, self.longest) < 1 or not 0 <= self.mix <= 1:
+        if min(self.words, self.longest) < 1 or self.pieces < 0 or not 0 <= self.mix <= 1:
             raise ValueError(
-                f"expected words, pieces and longest of at least 1 and mix from 0 to 1, not {self}"
+                f"expected words and longest from 1, pieces from 0 and mix from 0 to 1, not {self}"
             )
 
     def __str__(self) -> str:
@@ -94,8 +94,8 @@ class Dense:
         vectors = encoder.encode(texts, longest=config.longest, progress=progress)
         leads, parts = vectors[: len(docnos)], vectors[len(docnos) :].copy()  # a view would keep the leads
         starts = np.cumsum([0, *(len(found[docno][1]) for docno in docnos)])
-        means = leads + np.add.reduceat(parts, starts[:-1], axis=0)
-        means /= np.maximum(np.linalg.norm(means, axis=1, keepdims=True), 1e-12)
+        means = leads + np.add.reduceat(parts, starts[:-1], axis=0) if len(parts) else leads
+        means = means / np.maximum(np.linalg.norm(means, axis=1, keepdims=True), 1e-12)
         return cls(config, encoder, docnos, means, parts, starts)
 
     @property
@@ -133,13 +133,15 @@ class Dense:
 
     def _scores(self, queries: Vectors, block: int = 4096) -> Vectors:
         """The score of every document for each query [Q, N], so many documents at a time."""
-        scores = np.empty((len(queries), len(self.docnos)), np.float32)
+        scores = queries @ self.means.T
+        if not len(self.parts):
+            return scores.round(DECIMALS)
         for a in range(0, len(self.docnos), block):
             b = min(a + block, len(self.docnos))
             first, last = self.starts[a], self.starts[b]
             each = queries @ self.parts[first:last].T
             best = np.maximum.reduceat(each, self.starts[a:b] - first, axis=1)
-            scores[:, a:b] = self.config.mix * (queries @ self.means[a:b].T) + (1 - self.config.mix) * best
+            scores[:, a:b] = self.config.mix * scores[:, a:b] + (1 - self.config.mix) * best
         return scores.round(DECIMALS)
 
     def _best(self, scores: Vectors, k: int) -> Ranking:
@@ -178,7 +180,9 @@ def keep_vectors(index: Dense, docnos: Sequence[str], path: Path) -> None:
 
 
 def _texts(document: Document, config: DenseConfig) -> tuple[str, list[str]]:
-    """The leading text of a document, and its pieces, one at least; the title stands before each."""
+    """The leading text of a document, and its pieces, one at least if any are wanted; each with the title."""
     lead = " ".join(document.contents.split()[: config.longest])
+    if not config.pieces:
+        return lead, []
     parts = pieces(document.text, config.words, config.pieces) or [""]
     return lead, [" ".join([*document.title.split(), part]).strip() for part in parts]

@@ -1,0 +1,142 @@
+"""What a backbone is worth after so many minutes of training: each starts anew for every budget.
+
+    python recipes/budgets.py sweep  --start MINILM --t5 T5 --out FOLDER pydocs FOLDER ...
+    python recipes/budgets.py report --start MINILM --t5 T5 --out FOLDER pydocs FOLDER ...
+
+Four backbones: gr2-mini, the encoder it was made of with a fresh decoder, the same architecture from random
+numbers, and a T5. Steps of GR²S are planned from the time that one takes here, with one thread; encoding
+the documents for the node prior comes before and is not counted. Interrupted, it goes on.
+"""
+
+import argparse
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from graded import PLAN
+
+from gr2.augment import AugmentConfig
+from gr2.backbone import makes_vectors, transformers
+from gr2.baselines.dense import document_vectors
+from gr2.baselines.sparse import BM25, BM25Config
+from gr2.compare import compare
+from gr2.docids.schemes import Making, build
+from gr2.experiment import Trial, gather, sweep
+from gr2.formats import open_collection
+from gr2.index import seconds_of_a_step
+from gr2.info import headline
+from gr2.learn import Plan, prepare
+from gr2.runs import Run
+from gr2.store import write_json
+from gr2.tables import comparison_table
+
+MEASURES = ("nDCG@20", "ERR@20", "Hits@10")
+WORDS = 6
+
+
+def random_one(start: str, out: Path) -> str:
+    """The same architecture as the start, filled with random numbers, as a checkpoint."""
+    folder = out / "random"
+    if not folder.exists():
+        torch.manual_seed(0)
+        config = transformers().AutoConfig.from_pretrained(start)
+        transformers().AutoTokenizer.from_pretrained(start).save_pretrained(folder)
+        transformers().AutoModel.from_config(config).save_pretrained(folder)
+    return str(folder)
+
+
+def backbones(options: argparse.Namespace) -> dict[str, str]:
+    """By the name that a table has for them."""
+    return {
+        "gr2-mini": options.backbone,
+        "MiniLM, fresh decoder": options.start,
+        "random": random_one(options.start, options.out),
+        "T5": options.t5,
+    }
+
+
+def pace(options: argparse.Namespace, path: str, name: str, backbone: str) -> float:
+    """Seconds of a step, measured once."""
+    kept = options.out / f"pace.{Path(path).name}.{name.replace(' ', '_')}.json"
+    if not kept.exists():
+        collection = open_collection(path)
+        making = Making(collection=collection, backbone=backbone, folder=options.out, words=WORDS)
+        docids = build("title", making)
+        dense = makes_vectors(backbone)
+        vectors = document_vectors(collection, docids.docnos, backbone, options.out) if dense else None
+        plan = Plan(**{**PLAN, "augment": AugmentConfig(**PLAN["augment"])})
+        ready = prepare(collection, docids, backbone, plan, vectors=vectors)
+        write_json(kept, {"seconds": seconds_of_a_step(ready, plan, steps=10)})
+    return float(json.loads(kept.read_text(encoding="utf-8"))["seconds"])
+
+
+def trials(options: argparse.Namespace) -> Iterator[tuple[int, str, Trial]]:
+    """The minutes, the backbone and the trial; short ones first."""
+    named = backbones(options)
+    for minutes in options.minutes:
+        for path in options.collections:
+            for name, backbone in named.items():
+                steps = max(1, round(60 * minutes / pace(options, path, name, backbone)))
+                yield (
+                    minutes,
+                    name,
+                    Trial(
+                        system=name,
+                        collection=path,
+                        backbone=backbone,
+                        words=WORDS,
+                        plan={**PLAN, "recipe": "gr2", "steps": steps, "seed": 0},
+                    ),
+                )
+
+
+def report(options: argparse.Namespace, path: str) -> dict[str, Any]:
+    """Print a collection's tables, one for each budget, and return its figures."""
+    collection = open_collection(path)
+    print(f"### {headline(collection)}\n")
+    queries = {qid: collection.queries[qid] for qid in collection.split("test")}
+    lexical = [
+        (f"BM25 k1={s.k1:g} b={s.b:g}", 0, BM25.index(collection.documents, s).search(queries, 100))
+        for s in (BM25Config(k1=0.9, b=0.4), BM25Config(k1=1.5, b=0.75))
+    ]
+    saved: dict[str, Any] = {"fingerprint": collection.fingerprint}
+    for minutes in options.minutes:
+        found = [(n, t) for m, n, t in trials(options) if m == minutes and t.collection == path]
+        done = [(n, t) for n, t in found if (options.out / t.name).exists()]
+        rows = [*lexical, *((n, 0, Run.read(options.out / t.name / "run.trec")) for n, t in done)]
+        evaluations = gather(collection, rows, MEASURES)
+        print(f"{minutes} minutes\n\n{comparison_table(compare(evaluations), 'markdown')}\n")
+        steps = {n: t.plan["steps"] for n, t in done}
+        saved[f"{minutes} minutes"] = {"steps": steps, "means": {e.name: e.means for e in evaluations}}
+    return saved
+
+
+def main() -> None:
+    """Sweep or report."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("do", choices=("sweep", "report"))
+    parser.add_argument("collections", nargs="+", help="folders, or pydocs")
+    parser.add_argument("--start", required=True, help="the encoder that gr2-mini was made of")
+    parser.add_argument("--t5", required=True, help="a T5 to compare with")
+    parser.add_argument("--backbone", default="gr2-mini", help="(gr2-mini)")
+    parser.add_argument("--out", type=Path, required=True, help="where trials are kept")
+    parser.add_argument("--minutes", type=int, nargs="+", default=[1, 3, 5, 10], help="(1 3 5 10)")
+    parser.add_argument("--workers", type=int, default=2, help="trials side by side (2)")
+    parser.add_argument("--json", type=Path, help="save the figures")
+    options = parser.parse_args()
+    options.out.mkdir(parents=True, exist_ok=True)
+    torch.set_num_threads(1)
+    if options.do == "sweep":
+        sweep([trial for _, _, trial in trials(options)], options.out, workers=options.workers)
+        return
+    saved = {Path(path).name: report(options, path) for path in options.collections}
+    if options.json:
+        write_json(options.json, saved)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,113 @@
+"""GR²P against GR²S: the same training from a pre-trained backbone and from the encoder it was made of.
+
+    python recipes/pretrained.py sweep  --start MINILM --backbone gr2-mini --out FOLDER COLLECTION ...
+    python recipes/pretrained.py report --start MINILM --backbone gr2-mini --out FOLDER COLLECTION ...
+
+Both have the same steps, docids and node prior. Without judgements too: `indexed` learns from the documents'
+own texts alone, `before training` has not learned anything. Trials are those of recipes/graded.py, in the
+same folder: what one has done the other need not.
+"""
+
+import argparse
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from graded import MEASURES, START, baselines
+from graded import trials as graded_trials
+
+from gr2.compare import compare
+from gr2.experiment import Trial, gather, sweep
+from gr2.formats import open_collection
+from gr2.info import headline
+from gr2.runs import Run
+from gr2.store import write_json
+from gr2.tables import comparison_table, render
+
+INDEXED = "indexed"
+KINDS = ("trained", INDEXED, START)
+
+
+def trials(options: argparse.Namespace) -> Iterator[tuple[str, Trial]]:
+    """The name in the table, and the trial; seed by seed."""
+    found = [
+        (letter, trial)
+        for letter, backbone in (("S", options.start), ("P", options.backbone))
+        for trial in graded_trials(argparse.Namespace(**{**vars(options), "backbone": backbone}))
+    ]
+    for letter, trial in sorted(found, key=lambda row: row[1].plan["seed"]):
+        if trial.system != START:
+            yield _named(trial, letter)
+            yield _named(replace(trial, system=INDEXED, judged=False), letter)
+        elif not trial.plan["seed"]:  # before training there is no chance in it
+            yield _named(trial, letter)
+
+
+def _named(trial: Trial, letter: str) -> tuple[str, Trial]:
+    behind = f", {trial.system}" if trial.system in KINDS else ""
+    return f"GR²{letter}{behind}", trial
+
+
+def report(options: argparse.Namespace, path: str) -> dict[str, Any]:
+    """Print a collection's table and return its figures."""
+    collection = open_collection(path)
+    source = Path(path) / "source_docs.tsv"
+    found = [(name, t) for name, t in trials(options) if t.collection == path]
+    missing = {(name, t.plan["seed"]) for name, t in found if not (options.out / t.name).exists()}
+    rows = [(run.name, 0, run) for run in baselines(collection, options.start, options.out)]
+    rows += [
+        (name, t.plan["seed"], Run.read(options.out / t.name / "run.trec"))
+        for name, t in found
+        if (name, t.plan["seed"]) not in missing
+    ]
+    evaluations = gather(collection, rows, MEASURES, exclude=source if source.is_file() else None)
+    comparison = compare(evaluations)
+    print(f"### {headline(collection)}\n\n{comparison_table(comparison, 'markdown')}\n")
+    pairs = {(f"GR²P{end}", f"GR²S{end}") for end in ("", f", {INDEXED}", f", {START}")}
+    tested = []
+    for p, s in sorted(pairs):
+        both = [e for e in evaluations if e.name in (p, s)]
+        if len(both) == 2:
+            tested += [(p, s, d) for d in compare(both).differences]
+    gains = [(p, s, d.measure, d.mean if d.system == p else -d.mean, d.t) for p, s, d in tested]
+    cells = [
+        [f"{p} − {s}", measure, f"{gain:+.4f}", f"{chance:.3f}"] for p, s, measure, gain, chance in gains
+    ]
+    print(render(["", "measure", "gain", "p"], cells, "markdown"), "\n")
+    return {
+        "fingerprint": collection.fingerprint,
+        "seeds": {name: len({s for n, s, _ in rows if n == name}) for name, _, _ in rows},
+        "means": {e.name: e.means for e in evaluations},
+        "gains": [dict(zip(("of", "over", "measure", "gain", "p"), row, strict=True)) for row in gains],
+    }
+
+
+def main() -> None:
+    """Sweep or report."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("do", choices=("sweep", "report"))
+    parser.add_argument("collections", nargs="+", help="folders, or pydocs")
+    parser.add_argument("--start", required=True, help="the encoder that the backbone was made of")
+    parser.add_argument("--backbone", default="gr2-mini", help="(gr2-mini)")
+    parser.add_argument("--out", type=Path, required=True, help="where trials are kept")
+    parser.add_argument("--systems", nargs="+", default=["GR²S", START], help="of recipes/graded.py")
+    parser.add_argument("--steps", type=int, default=200, help="of each training at most (200)")
+    parser.add_argument("--words", type=int, default=6, help="of a docid (6)")
+    parser.add_argument("--seeds", type=int, default=3, help="(3)")
+    parser.add_argument("--all-seeds", action="store_true", help="repeat folds for every seed as well")
+    parser.add_argument("--workers", type=int, default=2, help="trials side by side (2)")
+    parser.add_argument("--json", type=Path, help="save the figures")
+    options = parser.parse_args()
+    if options.do == "sweep":
+        sweep([trial for _, trial in trials(options)], options.out, workers=options.workers)
+        return
+    saved = {Path(path).name: report(options, path) for path in options.collections}
+    if options.json:
+        write_json(options.json, {"steps": options.steps, "words": options.words, "collections": saved})
+
+
+if __name__ == "__main__":
+    main()
