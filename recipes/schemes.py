@@ -23,7 +23,7 @@ from gr2.baselines.sparse import BM25, BM25Config
 from gr2.compare import compare
 from gr2.data import Collection
 from gr2.docids import Docids
-from gr2.docids.radius import as_dicts, as_table, compare_radii
+from gr2.docids.radius import AtRadius, as_dicts, as_table, compare_radii, suggested
 from gr2.docids.radius import plot as plot_radii
 from gr2.docids.report import Health, health, plot, side_by_side
 from gr2.docids.schemes import Making, build, learned
@@ -37,12 +37,12 @@ from gr2.tables import comparison_table
 
 SCHEMES = ("fusion", "query", "title", "number", "kmeans", "pq", "rq")
 MEASURES = ("nDCG@20", "ERR@20", "Hits@1")
-RADII = (0.0, 1.0, 2.0, 3.0, 4.0)
+RADII = (0.0, 0.5, 1.0, 2.0, 3.0, 4.0)
 PLAN: Mapping[str, Any] = {**GRADED, "recipe": "gr2"}
 """As in recipes/graded.py: chosen with title docids."""
 
 
-def making(options: argparse.Namespace, path: str, scheme: str) -> Making:
+def making(options: argparse.Namespace, path: str, scheme: str, radius: float = 0.0) -> Making:
     """What a scheme is made with."""
     collection = open_collection(path)
     folder = options.out / f"{Path(path).name}.{scheme}.making"
@@ -60,7 +60,7 @@ def making(options: argparse.Namespace, path: str, scheme: str) -> Making:
             steps=options.generator_steps,
             pairs=options.pairs,
             document=options.tokens,
-            radius=options.radius,
+            radius=radius,
             beams=options.beams,
         ),
         resume=True,
@@ -73,16 +73,24 @@ def make(options: argparse.Namespace, path: str) -> None:
     """Docids of every scheme, their health, and the radii."""
     for scheme in options.schemes:
         folder = options.out / f"{Path(path).name}.{scheme}"
-        how = making(options, path, scheme)
-        if scheme == "fusion" and not (options.out / f"{Path(path).name}.radii.json").exists():
-            rows = compare_radii(
-                learned(how), how.collection, RADII, how.folder, sample=options.sample, progress=True
-            )
-            write_json(options.out / f"{Path(path).name}.radii.json", as_dicts(rows))
-            print(as_table(rows))
+        radius = radii(options, path) if scheme == "fusion" else 0.0
+        how = making(options, path, scheme, radius)
         if not folder.exists():
             build(scheme, how).save(folder)
         print(f"{folder}: {dict(Docids.load(folder).clashes)}")
+
+
+def radii(options: argparse.Namespace, path: str) -> float:
+    """Compare the radii on a sample of the documents, once; returns the one to write at."""
+    kept = options.out / f"{Path(path).name}.radii.json"
+    if not kept.exists():
+        how = making(options, path, "fusion")
+        rows = compare_radii(
+            learned(how), how.collection, RADII, how.folder, sample=options.sample, progress=True
+        )
+        write_json(kept, as_dicts(rows))
+        print(as_table(rows))
+    return suggested([AtRadius(**row) for row in json.loads(kept.read_text(encoding="utf-8"))])
 
 
 def trials(options: argparse.Namespace, path: str) -> Iterator[Trial]:
@@ -122,10 +130,8 @@ def report(options: argparse.Namespace, path: str) -> dict[str, Any]:
 
 
 def _radii(options: argparse.Namespace, name: str, rows: list[dict[str, float]]) -> None:
-    from gr2.docids.radius import AtRadius
-
     known = [AtRadius(**row) for row in rows]
-    print(as_table(known), "\n")
+    print(as_table(known), f"\n\nwritten at {suggested(known):g}\n")
     if options.docs:
         plot_radii(known, options.docs / "plots" / f"radii-{name}.svg")
 
@@ -164,7 +170,6 @@ def main() -> None:
     parser.add_argument("--generator-steps", type=int, default=200, help="(200)")
     parser.add_argument("--pairs", type=int, default=5000, help="to learn from at most (5,000)")
     parser.add_argument("--tokens", type=int, default=64, help="at which a document is cut for it (64)")
-    parser.add_argument("--radius", type=float, default=2.0, help="|r| (2)")
     parser.add_argument("--beams", type=int, default=5, help="(5)")
     parser.add_argument("--sample", type=int, default=300, help="documents of the comparison of radii (300)")
     parser.add_argument("--steps", type=int, default=200, help="of each retrieval model (200)")

@@ -336,6 +336,33 @@ def test_e_d_and_e_q_are_the_tanh_of_the_mapped_mean_of_real_states(backbone):
             torch.testing.assert_close(e_q[row], torch.tanh(fusion.into["query"](mean)), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("count", [200, 3, 1])
+def test_maps_that_fill_the_space_centre_each_kind_and_make_directions_equally_strong(count):
+    draw = torch.Generator().manual_seed(0)
+    strengths = torch.linspace(5, 0.1, 20)
+    documents, queries = (torch.randn(count, 20, generator=draw) * strengths for _ in range(2))
+    documents, queries = documents + 40, queries - 7  # what all of a kind have in common
+    weights, *biases = latent.filling(documents, queries, 8, spread=0.3)
+    assert len(weights) == {200: 8, 3: 4, 1: 0}[count]
+    found = [rows @ weights.T + bias for rows, bias in zip((documents, queries), biases, strict=True)]
+    for rows in found:
+        torch.testing.assert_close(rows.mean(0), torch.zeros(len(weights)), atol=1e-4, rtol=0)
+    together = torch.cat(found)
+    wanted = 0.09 * torch.eye(len(weights))
+    torch.testing.assert_close(together.T @ together / len(together), wanted, atol=1e-4, rtol=0)
+
+
+def test_a_filled_space_keeps_documents_apart_that_a_random_one_does_not(backbone):
+    fusion, batch = small_fusion(backbone).eval(), some_batch()
+    with torch.inference_mode():
+        before = fusion.read_documents(batch.documents, batch.document_mask)[1]
+        fusion.fill_space(batch)
+        after = fusion.read_documents(batch.documents, batch.document_mask)[1]
+        queries = fusion.read_queries(batch.queries, batch.query_mask)
+    apart = [float(latent.similarity(rows, rows).mean()) for rows in (before, after, queries)]
+    assert max(apart[1:]) < min(0.5, apart[0])  # 0.2 is the diagonal alone
+
+
 def test_both_models_have_one_decoder_and_encoders_of_their_own(backbone):
     fusion, batch = small_fusion(backbone), some_batch()
     calls = []

@@ -85,9 +85,21 @@ class Fusion(nn.Module):
 
     def _pooled(self, name: str, states: Tensor, mask: Tensor) -> Tensor:
         """The masked mean, mapped into the space; tanh bounds every coordinate."""
-        each = mask.unsqueeze(-1).to(states)
-        mean = (states * each).sum(1) / each.sum(1).clamp_min(1)
-        return torch.tanh(self.into[name](mean))
+        return torch.tanh(self.into[name](_mean(states, mask)))
+
+    @torch.no_grad()
+    def fill_space(self, batch: "PairBatch") -> None:
+        """Let the documents and queries of a large batch fill the latent space, before any training."""
+        states = self.generator.encode(batch.documents, batch.document_mask)
+        found = self.autoencoder(input_ids=batch.queries, attention_mask=batch.query_mask).last_hidden_state
+        weights, *biases = latent.filling(
+            _mean(states, batch.document_mask),
+            _mean(self.generator.bridge(found), batch.query_mask),
+            self.config.width,
+        )
+        for name, bias in zip(("document", "query"), biases, strict=True):
+            self.into[name].weight[: len(weights)] = weights
+            self.into[name].bias[: len(weights)] = bias
 
     def memory(self, z: Tensor | None, states: Tensor | None, mask: Tensor | None) -> tuple[Tensor, Tensor]:
         """What the decoder attends to: the slots of z [B, Z], then states [B, S, W] where it sees them."""
@@ -174,6 +186,11 @@ def objective(fusion: Fusion, batch: PairBatch) -> dict[str, Tensor]:
         beta=config.beta,
     )
     return parts
+
+
+def _mean(states: Tensor, mask: Tensor) -> Tensor:
+    each = mask.unsqueeze(-1).to(states)
+    return (states * each).sum(1) / each.sum(1).clamp_min(1)
 
 
 def with_end(rows: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:

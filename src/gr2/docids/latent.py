@@ -52,6 +52,34 @@ def distinctness(e_d: Tensor, e_q: Tensor, *, kind: Similarity = "cosine") -> Te
     return apart - similarity(e_d, e_q, kind).diagonal().mean()
 
 
+def filling(
+    documents: Tensor, queries: Tensor, width: int, *, spread: float = 0.3
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Maps that make pooled states [N, W] of documents and of queries fill the space from the start.
+
+    Pooled states of a language model have most in common with each other, and what tells texts apart is weak:
+    a random map sends all of them to nearly one place, from where L_Div and L_Rel lead them nowhere. So each
+    kind is centred, and the strongest directions of both get the same strength. # paper: not in it.
+
+    Args:
+        documents: [N, W] pooled states of documents.
+        queries: [M, W] those of queries.
+        width: Z.
+        spread: the standard deviation of each coordinate, before tanh.
+
+    Returns:
+        The weights [K, W] for both, K ≤ Z as many as there are directions, and the biases [K] of each.
+    """
+    centres = documents.mean(0), queries.mean(0)
+    both = torch.cat([documents - centres[0], queries - centres[1]])
+    _, strengths, directions = torch.linalg.svd(both, full_matrices=False)
+    strengths = strengths / len(both) ** 0.5
+    known = int((strengths > 1e-3 * strengths[0].clamp_min(1e-9)).sum())
+    kept = min(width, known)
+    weights = spread * directions[:kept] / strengths[:kept, None]
+    return weights, -(weights @ centres[0]), -(weights @ centres[1])
+
+
 def docid_loss(
     generator: Tensor,
     autoencoder: Tensor,

@@ -96,6 +96,13 @@ def _at(
     )
 
 
+def suggested(rows: Sequence[AtRadius], *, keeping: float = 0.95) -> float:
+    """The radius with most unique docids of those that keep this share of the relevance at the smallest."""
+    first = min(rows, key=lambda row: row.radius)
+    kept = [row for row in rows if row.found >= keeping * first.found]
+    return max(kept, key=lambda row: (row.unique, -row.radius)).radius
+
+
 def as_table(rows: Sequence[AtRadius]) -> str:
     """A Markdown table, a row for each radius."""
     head = [

@@ -34,6 +34,10 @@ CHUNK = 16
 """Documents written for together."""
 SHARD = 32
 """Chunks of a file of proposals."""
+JUDGED = 64
+"""Documents at most whose pairs the dev loss is taken from."""
+FILLING = 256
+"""Pairs that the latent space is laid out by."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,7 +104,10 @@ class Writer:
     def learn(self, folder: Path, *, resume: bool = False) -> Iterator[Progress]:
         """Train on the pairs; exhaust the iterator to finish. Checkpoints and metrics lie in the folder."""
         config = self.config
-        rows, dev = (self._rows(part) for part in self.pairs.parted())
+        rows, dev = (self._rows(part) for part in self.pairs.parted(most=JUDGED))
+        if config.fusion.regularised:
+            some = np.linspace(0, len(rows.docnos) - 1, min(FILLING, len(rows.docnos))).astype(int)
+            self.fusion.fill_space(rows.batch(some.tolist()))
         settings = TrainConfig(
             steps=config.steps,
             learning_rate=config.learning_rate,

@@ -5,6 +5,8 @@ from html import escape
 from math import ceil, floor, log10
 
 WIDTH, HEIGHT, LEFT, BOTTOM, EDGE = 560, 240, 52, 34, 10
+LEGEND = 150
+"""What a picture with a legend is wider, so that nothing lies under it."""
 Points = Sequence[tuple[float, float]]
 
 
@@ -16,7 +18,7 @@ def lines(curves: Mapping[str, Points], x: str, y: str) -> str:
         path = " ".join(f"{_x(a, xs):.1f},{_y(b, ys):.1f}" for a, b in points)
         parts.append(f'<polyline class="c{number % 6}" fill="none" points="{path}"/>')
         parts.append(_legend(number, name))
-    return _svg(parts, f"{y} over {x}: {', '.join(curves)}")
+    return _svg(parts, f"{y} over {x}: {', '.join(curves)}", legend=True)
 
 
 def dots(groups: Mapping[str, Points], title: str) -> str:
@@ -31,7 +33,7 @@ def dots(groups: Mapping[str, Points], title: str) -> str:
             for a, b in points
         ]
         parts.append(_legend(number, name))
-    return _svg(parts, title)
+    return _svg(parts, title, legend=True)
 
 
 def bars(values: Sequence[tuple[str, float]], y: str) -> str:
@@ -50,9 +52,10 @@ def bars(values: Sequence[tuple[str, float]], y: str) -> str:
     return _svg(parts, f"{y}: " + ", ".join(f"{name} {value:.3g}" for name, value in values))
 
 
-def _svg(parts: Sequence[str], title: str) -> str:
+def _svg(parts: Sequence[str], title: str, *, legend: bool = False) -> str:
+    width = WIDTH + LEGEND * legend
     return (
-        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(title, quote=True)}">'
+        f'<svg viewBox="0 0 {width} {HEIGHT}" role="img" aria-label="{escape(title, quote=True)}">'
         f"{''.join(parts)}</svg>"
     )
 
@@ -74,8 +77,8 @@ def _axes(xs: tuple[float, float], ys: tuple[float, float], x: str, y: str, *, t
 def _legend(number: int, name: str) -> str:
     y = EDGE + 14 + 16 * number
     return (
-        f'<circle class="d{number % 6}" cx="{WIDTH - 150}" cy="{y - 4}" r="4"/>'
-        f'<text x="{WIDTH - 140}" y="{y}">{escape(name)}</text>'
+        f'<circle class="d{number % 6}" cx="{WIDTH + 12}" cy="{y - 4}" r="4"/>'
+        f'<text x="{WIDTH + 22}" y="{y}">{escape(name)}</text>'
     )
 
 

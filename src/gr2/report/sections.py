@@ -93,19 +93,19 @@ def quality_section(comparison: Comparison, ours: str) -> Section:
         for e in comparison.evaluations
     ]
     count = len(next(iter(comparison.evaluations[0].values.values())))
-    tested = []
+    tested: dict[str, dict[str, str]] = {e.name: {} for e in comparison.evaluations if e.name != ours}
     for d in comparison.differences:
         if ours in (d.system, d.other):
             other, gain = (d.other, d.mean) if d.system == ours else (d.system, -d.mean)
-            tested.append([other, d.measure, f"{gain:+.4f}", f"{d.t_holm:.3f}"])
+            tested[other][d.measure] = f"{round(gain, 4) + 0.0:+.4f} ({d.t_holm:.3f})"
     return Section(
         "How good it is",
         [
             f"{count:,} queries; {comparison.evaluations[0].convention}. Letters behind a figure name the "
             f"systems it is significantly better than (paired t-test, Holm, p ≤ {comparison.level}).",
             Table(["", "system", *measures], rows),
-            f"{ours} against each of the others:",
-            Table(["against", "measure", "gain", "p (Holm)"], tested),
+            f"What {ours} gains over each of the others, and p with Holm's correction:",
+            Table(["over", *measures], [[name, *(row[m] for m in measures)] for name, row in tested.items()]),
         ],
     )
 
