@@ -93,10 +93,16 @@ def baselines(collection: Collection, backbone: str, out: Path) -> list[Run]:
     ]
     if not makes_vectors(backbone):
         return [*runs, *controls(collection)]
+    return [*runs, *controls(collection), dense(collection, backbone, out)]
+
+
+def dense(collection: Collection, backbone: str | Path, out: Path, name: str = "dense, untrained") -> Run:
+    """What an encoder finds for the test queries before any training; kept."""
     kept = out / f"dense.{Path(backbone).name}.{collection.fingerprint[:12]}.trec"
     if not kept.exists():
+        queries = {qid: collection.queries[qid] for qid in collection.split("test")}
         Dense.index(collection.documents, Encoder.load(backbone)).search(queries, 100).write(kept)
-    return [*runs, *controls(collection), Run(Run.read(kept).rankings, "dense, untrained")]
+    return Run(Run.read(kept).rankings, name)
 
 
 def agreements(found: Sequence[tuple[Trial, Path]]) -> dict[str, dict[str, float]]:

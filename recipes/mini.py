@@ -14,12 +14,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from graded import SETTINGS
+from graded import SETTINGS, dense
 from safetensors.numpy import load_file, save_file
 
 from gr2.augment import AugmentConfig
 from gr2.backbone import FreshDecoder, parts_of
-from gr2.baselines.dense import Dense
 from gr2.baselines.sparse import BM25
 from gr2.compare import compare
 from gr2.data import Collection, Document
@@ -165,8 +164,7 @@ def card(collection: Collection, tallies: Sequence[Tally], full: Path, storage: 
 def check(options: argparse.Namespace, path: str) -> dict[str, Any]:
     """Dense retrieval by the encoders, before and after; returns the means."""
     collection = open_collection(path)
-    split = "test" if "test" in collection.qrels else next(iter(collection.qrels))
-    queries = {qid: collection.queries[qid] for qid in collection.split(split)}
+    queries = {qid: collection.queries[qid] for qid in collection.split("test")}
     source = Path(path) / "source_docs.tsv"
     rows: list[tuple[str, int, Run]] = [
         (f"BM25 k1={s.k1:g} b={s.b:g}", 0, BM25.index(collection.documents, s).search(queries, 100))
@@ -174,8 +172,8 @@ def check(options: argparse.Namespace, path: str) -> dict[str, Any]:
     ]
     places = (options.start, options.out / "gr2-mini-32", options.out / "gr2-mini")
     for name, place in zip(("start", "gr2-mini, 32 bits", "gr2-mini, 8 bits"), places, strict=True):
-        rows.append((name, 0, Dense.index(collection.documents, Encoder.load(place)).search(queries, 100)))
-    found = gather(collection, rows, MEASURES, split=split, exclude=source if source.is_file() else None)
+        rows.append((name, 0, dense(collection, place, options.out)))
+    found = gather(collection, rows, MEASURES, exclude=source if source.is_file() else None)
     print(f"### {headline(collection)}\n\n{comparison_table(compare(found), 'markdown')}\n")
     return {evaluation.name: evaluation.means for evaluation in found}
 

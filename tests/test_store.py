@@ -112,6 +112,13 @@ def test_a_value_that_json_cannot_hold_leaves_the_old_file(tmp_path):
 # --- a folder
 
 
+def test_others_may_read_what_a_library_wrote_for_its_owner_alone(tmp_path):
+    with atomic_folder(tmp_path / "out") as temporary:
+        (temporary / "weights").write_bytes(b"1")
+        (temporary / "weights").chmod(0o600)
+    assert (tmp_path / "out" / "weights").stat().st_mode & 0o777 == 0o644
+
+
 def test_a_folder_appears_with_a_manifest_that_verifies(written):
     assert tree(written).keys() == {*CONTENT, "sub", "manifest.json"}
     assert written.stat().st_mode & 0o777 == 0o755

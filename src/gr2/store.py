@@ -105,6 +105,7 @@ def write_manifest(folder: Path) -> None:
     """Write the size and SHA-256 of every file of a folder into its manifest, all flushed to disk."""
     paths = [path for path in sorted(folder.rglob("*")) if path.is_file() and path != folder / MANIFEST]
     for path in paths:
+        path.chmod(0o644)  # some libraries write files that only their owner may read
         _flush(path)
     files = {
         str(path.relative_to(folder)): {"bytes": path.stat().st_size, "sha256": sha256(path)}
