@@ -47,8 +47,9 @@ DEPTH = 100
 MEASURING = 0.25
 """Share of the time that is left for measuring and the report."""
 ENCODING = 0.25
-"""Share of the time that the documents' vectors may take; in less, only leading texts are encoded."""
-LEADING = DenseConfig(pieces=0, longest=48)
+"""Share of the time that the documents' vectors may take."""
+DETAILS = (DenseConfig(), DenseConfig(pieces=0, longest=48), DenseConfig(pieces=0, longest=24))
+"""How documents are encoded, best first: in pieces, or by their leading tokens alone."""
 TITLED = 0.9
 """Share of documents that must have a title for titles to be their docids."""
 _TIME = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?")
@@ -64,6 +65,8 @@ class Indexing:
     seconds: float
     beside: tuple[str, ...] = ()
     """Other recipes that are trained with the same plan and measured beside it; their models are not kept."""
+    plan: Plan = GOOD
+    """All but steps and seed."""
     seed: int = 0
     resume: bool = False
     progress: bool = False
@@ -109,7 +112,7 @@ def index(job: Indexing) -> Iterator[str]:
     yield f"docids: {len(docids):,} by {scheme}, {first:.0%} got their first proposal"
     vectors, runs = untrained(job, docids)
     if vectors is not None:
-        yield f"vectors: {vectors.shape[1]} numbers a document, what the decoder starts from (node prior)"
+        yield f"vectors: from {read(job)} of each document; what the decoder starts from (node prior)"
     plan, note = planned(job, docids, vectors, begun)
     yield f"plan: {plan.steps:,} steps of {plan.queries} queries{note}"
     how: dict[str, Any] = {"vectors": vectors, "resume": job.resume, "progress": job.progress}
@@ -150,15 +153,25 @@ def untrained(job: Indexing, docids: Docids) -> tuple[Vectors | None, list[Run]]
 
 
 def detail(job: Indexing, encoder: Encoder, count: int, sample: int = 64) -> DenseConfig:
-    """How documents are encoded: in pieces too where some of them, timed, say that there is time; kept."""
+    """The first of `DETAILS` that there is time for, as some documents say, else the last; kept."""
     path = job.folder / DETAIL
     if not path.exists():
         some = list(islice(job.collection.documents, 0, None, max(1, count // sample)))
-        started = time.monotonic()
-        Dense.index(some, encoder)
-        whole = (time.monotonic() - started) / len(some) * count
-        write_json(path, asdict(DenseConfig() if whole < ENCODING * job.seconds else LEADING))
+        chosen = DETAILS[-1]
+        for each in reversed(DETAILS[:-1]):
+            started = time.monotonic()
+            Dense.index(some, encoder, each)
+            if (time.monotonic() - started) / len(some) * count > ENCODING * job.seconds:
+                break
+            chosen = each
+        write_json(path, asdict(chosen))
     return DenseConfig(**json.loads(path.read_text(encoding="utf-8")))
+
+
+def read(job: Indexing) -> str:
+    """What of a document its vector was made from."""
+    chosen = DenseConfig(**json.loads((job.folder / DETAIL).read_text(encoding="utf-8")))
+    return f"up to {chosen.pieces} pieces" if chosen.pieces else f"the first {chosen.longest} tokens"
 
 
 def asked(job: Indexing) -> dict[str, str]:
@@ -201,7 +214,7 @@ def judged(job: Indexing, runs: Sequence[Run]) -> Iterator[str]:
 
 def planned(job: Indexing, docids: Docids, vectors: Vectors | None, begun: float) -> tuple[Plan, str]:
     """As many steps as fit, and what to say of them; the plan of an interrupted run is kept."""
-    path, plan = job.folder / PLAN, replace(GOOD, seed=job.seed)
+    path, plan = job.folder / PLAN, replace(job.plan, seed=job.seed)
     if job.resume and path.is_file():
         steps = int(json.loads(path.read_text(encoding="utf-8"))["steps"])
         return replace(plan, steps=steps), ", as planned before"

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -98,8 +99,9 @@ class Fusion(nn.Module):
             self.config.width,
         )
         for name, bias in zip(("document", "query"), biases, strict=True):
-            self.into[name].weight[: len(weights)] = weights
-            self.into[name].bias[: len(weights)] = bias
+            layer: Any = self.into[name]
+            layer.weight[: len(weights)] = weights
+            layer.bias[: len(weights)] = bias
 
     def memory(self, z: Tensor | None, states: Tensor | None, mask: Tensor | None) -> tuple[Tensor, Tensor]:
         """What the decoder attends to: the slots of z [B, Z], then states [B, S, W] where it sees them."""
