@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from controls import controls
 
-from gr2.backbone import makes_vectors
+from gr2.backbone import identity, is_own, makes_vectors
 from gr2.baselines.dense import Dense
 from gr2.baselines.sparse import BM25, BM25Config
 from gr2.compare import compare
@@ -98,7 +98,8 @@ def baselines(collection: Collection, backbone: str, out: Path) -> list[Run]:
 
 def dense(collection: Collection, backbone: str | Path, out: Path, name: str = "dense, untrained") -> Run:
     """What an encoder finds for the test queries before any training; kept."""
-    kept = out / f"dense.{Path(backbone).name}.{collection.fingerprint[:12]}.trec"
+    name_of_it = identity(backbone) if is_own(backbone) else Path(backbone).name
+    kept = out / f"dense.{name_of_it.replace(' ', '.')}.{collection.fingerprint[:12]}.trec"
     if not kept.exists():
         queries = {qid: collection.queries[qid] for qid in collection.split("test")}
         Dense.index(collection.documents, Encoder.load(backbone)).search(queries, 100).write(kept)

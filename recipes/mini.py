@@ -1,7 +1,7 @@
 """The embedded backbone `gr2-mini`: MiniLM with a decoder that has learned to write titles, by GR²P.
 
     python recipes/mini.py make  --start MINILM --out FOLDER WIKISPEEDIA MDN-LINKS
-    python recipes/mini.py check --start MINILM --out FOLDER COLLECTION ... [--json docs/results/mini.json]
+    python recipes/mini.py check --start MINILM --out FOLDER [--json docs/results/mini.json] COLLECTION ...
 
 `make` joins the linked folders into one graded collection (grades by links, as in the paper), pre-trains on
 it, draws the encoder back towards its start, and writes FOLDER/gr2-mini in 8 bits and FOLDER/gr2-mini-32 in
@@ -70,10 +70,13 @@ titles of documents by graded relevance (GR²P). `gr2 train --backbone gr2-mini`
 | encoder | all-MiniLM-L6-v2 (Apache-2.0), trained on; {share:.0%} of its movement is kept |
 | pre-training | {headline} |
 | grades | 4 the document itself, 3 See-also or mutual links, 2 links of the first section, 1 others |
-| pairs | {pairs} |
+| pairs of each grade | {pairs} |
 | texts | {sources} |
-| steps | {steps:,} of {queries} queries and {texts} document texts |
+| steps | {steps:,} of {queries} queries and {texts} document texts; an hour on one thread (AVX2) |
 | stored | {storage} |
+
+Its encoder finds documents before any training: what it is worth, beside the one it was made from, is in
+docs/backbone.md.
 
 The texts themselves are not in this folder. Licences of the sources: wikispeedia (Wikipedia for Schools):
 GFDL; MDN Web Docs by Mozilla contributors: CC BY-SA 2.5. `recipes/mini.py` makes it again.
@@ -147,12 +150,13 @@ def card(collection: Collection, tallies: Sequence[Tally], full: Path, storage: 
         [f"{step:,.0f}", *(f"{curve[place][1]:.3f}" for curve in parts)]
         for place, (step, _) in enumerate(parts[0])
     ]
+    named = list(zip(collection.name.split("+"), tallies, strict=True))
     return CARD.format(
         layers=FreshDecoder().layers,
         share=SHARE,
         headline=headline(collection),
-        pairs="; ".join(", ".join(f"grade {g}: {t.pairs[g]:,}" for g in (4, 3, 2, 1)) for t in tallies),
-        sources="; ".join(f"{tally.documents:,} documents" for tally in tallies),
+        pairs="; ".join(f"{n} " + ", ".join(f"{g}: {t.pairs[g]:,}" for g in (4, 3, 2, 1)) for n, t in named),
+        sources="; ".join(f"{name} {tally.documents:,} documents" for name, tally in named),
         steps=PLAN.steps,
         queries=PLAN.queries,
         texts=PLAN.texts,
@@ -170,9 +174,9 @@ def check(options: argparse.Namespace, path: str) -> dict[str, Any]:
         (f"BM25 k1={s.k1:g} b={s.b:g}", 0, BM25.index(collection.documents, s).search(queries, 100))
         for s in SETTINGS
     ]
-    places = (options.start, options.out / "gr2-mini-32", options.out / "gr2-mini")
-    for name, place in zip(("start", "gr2-mini, 32 bits", "gr2-mini, 8 bits"), places, strict=True):
-        rows.append((name, 0, dense(collection, place, options.out)))
+    folders = {8: options.out / "gr2-mini", 32: options.out / "gr2-mini-32"}
+    places = {"start": options.start} | {f"gr2-mini, {bits} bits": folders[bits] for bits in options.bits}
+    rows += [(name, 0, dense(collection, place, options.out)) for name, place in places.items()]
     found = gather(collection, rows, MEASURES, exclude=source if source.is_file() else None)
     print(f"### {headline(collection)}\n\n{comparison_table(compare(found), 'markdown')}\n")
     return {evaluation.name: evaluation.means for evaluation in found}
@@ -187,6 +191,7 @@ def main() -> None:
     parser.add_argument("folders", nargs="+", help="linked folders (make) or collections (check)")
     parser.add_argument("--start", required=True, help="MiniLM, by folder or hub name")
     parser.add_argument("--out", type=Path, required=True, help="where everything is kept")
+    parser.add_argument("--bits", type=int, nargs="+", choices=(8, 32), default=[8, 32], help="(8 32)")
     parser.add_argument("--json", type=Path, help="save the figures of the check")
     options = parser.parse_args()
     if options.do == "make":

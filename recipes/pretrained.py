@@ -3,9 +3,9 @@
     python recipes/pretrained.py sweep  --start MINILM --backbone gr2-mini --out FOLDER COLLECTION ...
     python recipes/pretrained.py report --start MINILM --backbone gr2-mini --out FOLDER COLLECTION ...
 
-Both have the same steps, docids and node prior. Without judgements too: `indexed` learns from the documents'
-own texts alone, `before training` has not learned anything. Trials are those of recipes/graded.py, in the
-same folder: what one has done the other need not.
+Both have the same steps and docids, and a node prior from their own encoder. Without judgements too:
+`indexed` learns from the documents' own texts alone, `before training` has not learned anything. Trials are
+those of recipes/graded.py, in the same folder: what one has done the other need not.
 """
 
 import argparse
@@ -26,7 +26,8 @@ from gr2.store import write_json
 from gr2.tables import comparison_table, render
 
 INDEXED = "indexed"
-KINDS = ("trained", INDEXED, START)
+SYSTEM = "GR²S"
+"""As recipes/graded.py calls it, whatever it starts from."""
 
 
 def trials(options: argparse.Namespace) -> Iterator[tuple[str, Trial]]:
@@ -34,19 +35,22 @@ def trials(options: argparse.Namespace) -> Iterator[tuple[str, Trial]]:
     found = [
         (letter, trial)
         for letter, backbone in (("S", options.start), ("P", options.backbone))
-        for trial in graded_trials(argparse.Namespace(**{**vars(options), "backbone": backbone}))
+        for trial in graded_trials(_for(options, backbone))
     ]
     for letter, trial in sorted(found, key=lambda row: row[1].plan["seed"]):
-        if trial.system != START:
-            yield _named(trial, letter)
-            yield _named(replace(trial, system=INDEXED, judged=False), letter)
-        elif not trial.plan["seed"]:  # before training there is no chance in it
-            yield _named(trial, letter)
+        if trial.system == SYSTEM:
+            yield f"GR²{letter}", trial
+        if trial.fold in (None, 0):  # what reads no judgement is the same for every fold
+            once = replace(trial, fold=None)
+            if trial.system == SYSTEM:
+                yield f"GR²{letter}, {INDEXED}", replace(once, system=INDEXED, judged=False)
+            elif not trial.plan["seed"]:
+                yield f"GR²{letter}, {START}", once
 
 
-def _named(trial: Trial, letter: str) -> tuple[str, Trial]:
-    behind = f", {trial.system}" if trial.system in KINDS else ""
-    return f"GR²{letter}{behind}", trial
+def _for(options: argparse.Namespace, backbone: str) -> argparse.Namespace:
+    more = {"backbone": backbone, "systems": [SYSTEM, START], "all_seeds": False}
+    return argparse.Namespace(**{**vars(options), **more})
 
 
 def report(options: argparse.Namespace, path: str) -> dict[str, Any]:
@@ -54,12 +58,12 @@ def report(options: argparse.Namespace, path: str) -> dict[str, Any]:
     collection = open_collection(path)
     source = Path(path) / "source_docs.tsv"
     found = [(name, t) for name, t in trials(options) if t.collection == path]
-    missing = {(name, t.plan["seed"]) for name, t in found if not (options.out / t.name).exists()}
+    missing = {(name[4:], t.plan["seed"]) for name, t in found if not (options.out / t.name).exists()}
     rows = [(run.name, 0, run) for run in baselines(collection, options.start, options.out)]
     rows += [
         (name, t.plan["seed"], Run.read(options.out / t.name / "run.trec"))
         for name, t in found
-        if (name, t.plan["seed"]) not in missing
+        if (name[4:], t.plan["seed"]) not in missing  # of S and P the same seeds
     ]
     evaluations = gather(collection, rows, MEASURES, exclude=source if source.is_file() else None)
     comparison = compare(evaluations)
@@ -74,7 +78,7 @@ def report(options: argparse.Namespace, path: str) -> dict[str, Any]:
     cells = [
         [f"{p} − {s}", measure, f"{gain:+.4f}", f"{chance:.3f}"] for p, s, measure, gain, chance in gains
     ]
-    print(render(["", "measure", "gain", "p"], cells, "markdown"), "\n")
+    print(render(["", "measure", "gain", "p, uncorrected"], cells, "markdown"), "\n")
     return {
         "fingerprint": collection.fingerprint,
         "seeds": {name: len({s for n, s, _ in rows if n == name}) for name, _, _ in rows},
@@ -93,11 +97,9 @@ def main() -> None:
     parser.add_argument("--start", required=True, help="the encoder that the backbone was made of")
     parser.add_argument("--backbone", default="gr2-mini", help="(gr2-mini)")
     parser.add_argument("--out", type=Path, required=True, help="where trials are kept")
-    parser.add_argument("--systems", nargs="+", default=["GR²S", START], help="of recipes/graded.py")
     parser.add_argument("--steps", type=int, default=200, help="of each training at most (200)")
     parser.add_argument("--words", type=int, default=6, help="of a docid (6)")
     parser.add_argument("--seeds", type=int, default=3, help="(3)")
-    parser.add_argument("--all-seeds", action="store_true", help="repeat folds for every seed as well")
     parser.add_argument("--workers", type=int, default=2, help="trials side by side (2)")
     parser.add_argument("--json", type=Path, help="save the figures")
     options = parser.parse_args()

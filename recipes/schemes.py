@@ -4,10 +4,10 @@
     python recipes/schemes.py sweep   --backbone B --generator G --out FOLDER COLLECTION ...
     python recipes/schemes.py report  --backbone B --generator G --out FOLDER COLLECTION ... [--docs docs]
 
-`build` makes the docids of every scheme (the generators that write them learn for `--generator-steps`), their
-health reports and the comparison of radii. `sweep` trains the same retrieval model with the same steps on
-each scheme, for every seed. `report` prints the tables and needs no training. All go on where they were
-interrupted.
+`build` makes the docids of every scheme (the generators that write them learn for `--generator-steps`) and
+compares radii: fusion is written at the one that this suggests. `sweep` trains the same retrieval model with
+the same steps on each scheme, for every seed. `report` prints the tables and needs no training. All go on
+where they were interrupted; other settings want another folder.
 """
 
 import argparse
@@ -70,7 +70,7 @@ def making(options: argparse.Namespace, path: str, scheme: str, radius: float = 
 
 
 def make(options: argparse.Namespace, path: str) -> None:
-    """Docids of every scheme, their health, and the radii."""
+    """Docids of every scheme, and the radii."""
     for scheme in options.schemes:
         folder = options.out / f"{Path(path).name}.{scheme}"
         radius = radii(options, path) if scheme == "fusion" else 0.0
@@ -117,10 +117,12 @@ def report(options: argparse.Namespace, path: str) -> dict[str, Any]:
     healths = {s: health(Docids.load(f), collection) for s, f in folders.items() if f.exists()}
     print(side_by_side(healths), "\n")
     saved: dict[str, Any] = {"health": {scheme: each.as_dict() for scheme, each in healths.items()}}
-    radii = options.out / f"{name}.radii.json"
-    if radii.exists():
-        saved["radii"] = json.loads(radii.read_text(encoding="utf-8"))
+    compared = options.out / f"{name}.radii.json"
+    if compared.exists():
+        saved["radii"] = json.loads(compared.read_text(encoding="utf-8"))
         _radii(options, name, saved["radii"])
+        if folders["fusion"].exists():
+            print(f"written at {Docids.load(folders['fusion']).about['radius']:g}\n")
     if options.docs:
         _draw(options.docs / "plots", name, healths)
     done = [t for t in trials(options, path) if (options.out / t.name).exists()]
@@ -131,7 +133,7 @@ def report(options: argparse.Namespace, path: str) -> dict[str, Any]:
 
 def _radii(options: argparse.Namespace, name: str, rows: list[dict[str, float]]) -> None:
     known = [AtRadius(**row) for row in rows]
-    print(as_table(known), f"\n\nwritten at {suggested(known):g}\n")
+    print(as_table(known), "\n")
     if options.docs:
         plot_radii(known, options.docs / "plots" / f"radii-{name}.svg")
 
@@ -166,7 +168,7 @@ def main() -> None:
     parser.add_argument("--backbone", required=True, help="checkpoint of the retrieval model")
     parser.add_argument("--generator", required=True, help="checkpoint that learns to write docids")
     parser.add_argument("--out", type=Path, required=True, help="where docids and trials are kept")
-    parser.add_argument("--schemes", nargs="+", default=list(SCHEMES))
+    parser.add_argument("--schemes", nargs="+", choices=SCHEMES, default=list(SCHEMES), help="(all)")
     parser.add_argument("--generator-steps", type=int, default=200, help="(200)")
     parser.add_argument("--pairs", type=int, default=5000, help="to learn from at most (5,000)")
     parser.add_argument("--tokens", type=int, default=64, help="at which a document is cut for it (64)")

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from gr2.data import Collection, Document
 from gr2.docids import Docids, letters, settle
 from gr2.docids.codes import code_tokeniser, count
+from gr2.docids.radius import AtRadius, suggested
 from gr2.docids.report import Depth, Health, health, plot, side_by_side
 
 ANIMALS = {"a": "cat", "b": "cats", "c": "cow", "d": "dog", "e": "dog", "f": "conger"}
@@ -332,3 +333,13 @@ def test_what_is_refused():
         animal_health(sample=0)
     with pytest.raises(ValueError, match="no docids"):
         health(Docids((), (), (), {}, {}), collection({}))
+
+
+def test_the_suggested_radius_has_most_unique_docids_of_those_that_still_find_their_documents():
+    def row(radius, found, unique):
+        return AtRadius(radius=radius, found=found, near=0.5, unique=unique, distance=0.5)
+
+    rows = [row(2.0, 0.7, 0.9), row(0.0, 0.8, 0.3), row(1.0, 0.77, 0.5), row(0.5, 0.9, 0.5)]
+    assert suggested(rows) == 0.5  # the smaller of two that are level
+    assert suggested(rows, keeping=0.5) == 2.0
+    assert suggested(rows[1:2]) == 0.0

@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 from gr2.baselines.dense import Dense
 from gr2.embed import Encoder
 from gr2.examples import examples_of
-from gr2.experiment import Trial, gather, mean_of, sweep
+from gr2.experiment import Trial, gather, mean_of, perform, sweep
 from gr2.forcing import TeacherForcing
 from gr2.formats import write_folder
 from gr2.frozen import FrozenStates
@@ -228,6 +228,24 @@ def test_a_sweep_goes_on_where_it_stopped_and_says_what_failed(backbone, tmp_pat
     wrong = replace(trials[0], plan={**settings, "recipe": "nonsense"})
     with pytest.raises(RuntimeError, match=r"failed; see .*\.log"):
         sweep([wrong], tmp_path / "out")
+
+
+@pytest.mark.parametrize("judged", [True, False])
+def test_a_trial_may_be_kept_from_reading_judgements(backbone, tmp_path, monkeypatch, judged):
+    class Asked(Exception):
+        pass
+
+    def capture(collection, docids, *more, **named):
+        assert docids.about["fingerprint"] == collection.fingerprint
+        raise Asked(sorted(collection.qrels))
+
+    monkeypatch.setattr("gr2.learn.learn", capture)
+    write_folder(with_dev(), tmp_path / "data")
+    where = {"collection": str(tmp_path / "data"), "backbone": str(backbone)}
+    trial = Trial(system="MLE", plan={**FAST, "steps": 1}, judged=judged, **where)
+    with pytest.raises(Asked) as found:
+        perform(trial, tmp_path / "out")
+    assert ("train" in found.value.args[0]) == judged and "test" in found.value.args[0]
 
 
 def test_seeds_are_averaged_by_query_and_folds_put_together():

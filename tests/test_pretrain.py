@@ -7,7 +7,7 @@ import checkpoints as tiny
 import pytest
 import torch
 
-from gr2.backbone import FreshDecoder, is_own, parts_of, tokenizer_of
+from gr2.backbone import EMBEDDED, FreshDecoder, is_own, makes_vectors, parts_of, tokenizer_of
 from gr2.data import Collection, Document
 from gr2.docids.schemes import Making, build
 from gr2.embed import Encoder
@@ -16,6 +16,7 @@ from gr2.model import GR2
 from gr2.network import FIRST, Network
 from gr2.pretrain import pretrain
 from gr2.prior import Prior
+from gr2.store import verify
 from gr2.trie import Trie
 from gr2.weights import load_weights, save_weights
 
@@ -142,7 +143,9 @@ def test_a_backbone_of_the_package_is_found_by_its_name_unless_a_folder_has_it(m
     assert torch.equal(parts_of("small", FreshDecoder()).embedding, parts_of(out, FreshDecoder()).embedding)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "small").mkdir()
-    assert not is_own("small")  # what lies here comes first
+    assert is_own("small")  # a folder that is no checkpoint hides nothing
+    (tmp_path / "small" / "config.json").write_text("{}")
+    assert not is_own("small")  # a checkpoint that lies here comes first
 
 
 def test_a_decoder_that_has_written_docids_is_not_made_quiet(made):
@@ -154,3 +157,12 @@ def test_a_decoder_that_has_written_docids_is_not_made_quiet(made):
         vectors = torch.eye(2, network.encoder.config.hidden_size).numpy()
         network.take_prior(Prior.build(trie, vectors))
         assert torch.equal(network.head.weight, before) != quiet
+
+
+def test_the_embedded_backbone_is_whole_small_and_reads_texts_that_mean_the_same_alike():
+    folder = EMBEDDED / "gr2-mini"
+    verify(folder)
+    assert sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) <= 30e6
+    assert not parts_of("gr2-mini", FreshDecoder()).fresh and makes_vectors("gr2-mini")
+    one, same, other = Encoder.load("gr2-mini").encode(["sort a list", "put items in order", "open a socket"])
+    assert one @ same > one @ other + 0.1

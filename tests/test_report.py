@@ -12,7 +12,8 @@ import pytest
 
 from gr2.data import Collection, Document
 from gr2.docids.schemes import Making, build
-from gr2.index import Indexing, index, scheme_for, seconds
+from gr2.embed import Encoder
+from gr2.index import Indexing, detail, index, scheme_for, seconds, what_was_read
 from gr2.learn import Plan, learn
 from gr2.model import GR2
 from gr2.report import OURS, rivals, write_report
@@ -245,6 +246,21 @@ def test_other_recipes_are_measured_beside_and_done_once(backbone, tmp_path):
     before = run.stat().st_mtime_ns
     list(index(replace(job, resume=True)))
     assert run.stat().st_mtime_ns == before
+
+
+@pytest.mark.parametrize(("seconds", "pieces", "longest"), [(1e9, 8, 128), (1e-9, 0, 16), (None, 0, 48)])
+def test_documents_are_read_as_far_as_there_is_time(
+    backbone, tmp_path, monkeypatch, seconds, pieces, longest
+):
+    timed, encoder = iter(range(100)), Encoder.load(backbone)
+    if seconds is None:  # a sample takes one second, then two: the first fits into a quarter of the time
+        monkeypatch.setattr("gr2.index.time.monotonic", lambda: next(timed) ** 2 / 5)
+        seconds = 1.0
+    job = Indexing(collection=graded(), out=tmp_path / "model", backbone=backbone, seconds=seconds)
+    chosen = detail(job, encoder, 30)
+    assert (chosen.pieces, chosen.longest) == (pieces, longest)
+    kept = detail(replace(job, seconds=5.0), encoder, 30)
+    assert kept == chosen and str(longest if not pieces else pieces) in what_was_read(job)
 
 
 def test_a_short_time_means_few_steps(backbone, tmp_path):

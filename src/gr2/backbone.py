@@ -6,6 +6,7 @@ learned to write docids, without the docids. The rows of a decoder's vocabulary 
 backbone serves any docids. This file knows no docid, no loss and no training.
 """
 
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,7 +17,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from gr2.store import atomic_folder, verify, write_json, write_text
+from gr2.store import MANIFEST, atomic_folder, verify, write_json, write_text
 from gr2.weights import Storage, load_weights, save_weights
 
 START, END, FIRST = 0, 1, 2
@@ -84,9 +85,18 @@ def tokenizer_of(backbone: str | Path) -> Any:
 
 
 def located(backbone: str | Path) -> str | Path:
-    """The folder of a backbone that comes with the package; any other name as it is."""
-    embedded = EMBEDDED / backbone
-    return embedded if not Path(backbone).exists() and embedded.is_dir() else backbone
+    """The folder of a backbone that comes with the package; any other name or path as it is."""
+    embedded, here = EMBEDDED / backbone, Path(backbone)
+    is_one = (here / OWN).is_file() or (here / "config.json").is_file()
+    return embedded if embedded.is_dir() and not is_one else backbone
+
+
+def identity(backbone: str | Path) -> str:
+    """A name for what is made with a backbone: one of our own is known by its content, others by name."""
+    if not is_own(backbone):
+        return str(backbone)
+    manifest = (Path(located(backbone)) / MANIFEST).read_bytes()
+    return f"{Path(backbone).name} {hashlib.sha256(manifest).hexdigest()[:12]}"
 
 
 def is_own(backbone: str | Path) -> bool:

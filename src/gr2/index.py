@@ -2,7 +2,7 @@
 
 Docids, document vectors, training, measuring and a report, each with the settings that did best on the
 collections of docs/results.md. How many steps fit is measured on this machine, told, and kept: an interrupted
-run goes on with the same plan, and the plan alone decides the weights.
+run goes on with the same plan. Seed, steps and what vectors are made from decide the weights.
 """
 
 import json
@@ -28,10 +28,11 @@ from gr2.embed import Encoder, Vectors
 from gr2.learn import Plan, Ready, learn, prepare, sizes, stages
 from gr2.objective import recipe as recipe_of
 from gr2.report import OURS, rivals, write_report
+from gr2.report.evidence import DEPTH
 from gr2.runs import Run
 from gr2.store import check_replaceable, write_json
 from gr2.tables import comparison_table
-from gr2.train import encoded
+from gr2.train import TrainConfig, encoded
 
 GOOD = Plan(augment=AugmentConfig(paragraphs=0, sentences=0, entities=0))
 """As in recipes/graded.py; the steps depend on the time and on how much there is to learn."""
@@ -39,16 +40,17 @@ EPOCHS = 10
 """Of the training queries at most: more steps would only repeat them."""
 LEAST, MOST = 10, 2000
 """Steps, whatever the time."""
-PLAN, DETAIL = "plan.json", "vectors.json"
+JOB, PLAN, DETAIL = "job.json", "plan.json", "vectors.json"
+"""What was begun, the steps it has, and how documents are encoded."""
 WORDS = 6
 """Of a docid."""
-DEPTH = 100
-"""Documents of a run."""
+CHECKPOINTS = 5
+"""In the whole time at least, so that little is lost."""
 MEASURING = 0.25
 """Share of the time that is left for measuring and the report."""
-ENCODING = 0.25
+ENCODING = 0.3
 """Share of the time that the documents' vectors may take."""
-DETAILS = (DenseConfig(), DenseConfig(pieces=0, longest=48), DenseConfig(pieces=0, longest=24))
+DETAILS = (DenseConfig(), DenseConfig(pieces=0, longest=48), DenseConfig(pieces=0, longest=16))
 """How documents are encoded, best first: in pieces, or by their leading tokens alone."""
 TITLED = 0.9
 """Share of documents that must have a title for titles to be their docids."""
@@ -104,24 +106,28 @@ def index(job: Indexing) -> Iterator[str]:
     """Do it, and yield a line for each stage; the model is in `job.out` at the end."""
     check(job)
     begun, data = time.monotonic(), job.collection
-    job.folder.mkdir(parents=True, exist_ok=True)
+    write_json(job.folder / JOB, facts(job))
     scheme = scheme_for(data)
     making = Making(collection=data, backbone=job.backbone, folder=job.folder, words=WORDS, seed=job.seed)
     docids = build(scheme, making)
     first = docids.clashes.get("rank 1", 0) / max(1, len(docids))
     yield f"docids: {len(docids):,} by {scheme}, {first:.0%} got their first proposal"
+    if makes_vectors(job.backbone):
+        yield "encoding: every document gets a vector, so that the decoder need not start from chance"
     vectors, runs = untrained(job, docids)
     if vectors is not None:
-        yield f"vectors: from {read(job)} of each document; what the decoder starts from (node prior)"
+        yield f"vectors: from {what_was_read(job)} of each document; they join what the decoder says"
     plan, note = planned(job, docids, vectors, begun)
-    yield f"plan: {plan.steps:,} steps of {plan.queries} queries{note}"
+    yield f"plan: {plan.steps:,} steps of {plan.queries} queries{note}; learns which docids answer them"
+    often = min(TrainConfig.checkpoint_minutes, job.seconds / 60 / CHECKPOINTS)
     how: dict[str, Any] = {"vectors": vectors, "resume": job.resume, "progress": job.progress}
+    how["checkpoint_minutes"] = often
     learn(data, docids, job.backbone, job.out, plan, **how)
     yield f"model: written to {job.out}"
     for recipe in job.beside:
         runs.append(beside(job, docids, replace(plan, recipe=recipe), how))
         yield f"{recipe}: trained with the same steps, to compare with"
-    yield from judged(job, runs)
+    yield from report_on(job, runs)
     yield f"report: {job.out / 'report.html'} ({(time.monotonic() - begun) / 60:.1f} minutes in all)"
 
 
@@ -130,8 +136,28 @@ def check(job: Indexing) -> None:
     check_replaceable(job.out)
     for name in job.beside:
         recipe_of(name)
-    if not job.resume and (job.folder / PLAN).exists():
+    path = job.folder / JOB
+    if not path.exists():
+        return
+    if not job.resume:
         raise ValueError(f"{job.folder}: was begun before; add --resume to go on, or choose another folder")
+    before, now = json.loads(path.read_text(encoding="utf-8")), facts(job)
+    if other := [name for name in now if before.get(name) != now[name]]:
+        raise ValueError(
+            f"{job.folder}: was begun with another {', '.join(other)}; remove it to begin anew, or choose "
+            "another folder"
+        )
+
+
+def facts(job: Indexing) -> dict[str, Any]:
+    """What must be the same for a job to go on."""
+    return {
+        "collection": job.collection.fingerprint,
+        "backbone": job.backbone,
+        "comparison": list(job.beside),
+        "seed": job.seed,
+        "plan": job.plan.as_dict(),
+    }
 
 
 def untrained(job: Indexing, docids: Docids) -> tuple[Vectors | None, list[Run]]:
@@ -156,8 +182,10 @@ def detail(job: Indexing, encoder: Encoder, count: int, sample: int = 64) -> Den
     """The first of `DETAILS` that there is time for, as some documents say, else the last; kept."""
     path = job.folder / DETAIL
     if not path.exists():
-        some = list(islice(job.collection.documents, 0, None, max(1, count // sample)))
+        worded = (document for document in job.collection.documents if document.contents.split())
+        some = list(islice(worded, 0, None, max(1, count // sample)))
         chosen = DETAILS[-1]
+        Dense.index(some, encoder, chosen)  # the first call warms up
         for each in reversed(DETAILS[:-1]):
             started = time.monotonic()
             Dense.index(some, encoder, each)
@@ -168,7 +196,7 @@ def detail(job: Indexing, encoder: Encoder, count: int, sample: int = 64) -> Den
     return DenseConfig(**json.loads(path.read_text(encoding="utf-8")))
 
 
-def read(job: Indexing) -> str:
+def what_was_read(job: Indexing) -> str:
     """What of a document its vector was made from."""
     chosen = DenseConfig(**json.loads((job.folder / DETAIL).read_text(encoding="utf-8")))
     return f"up to {chosen.pieces} pieces" if chosen.pieces else f"the first {chosen.longest} tokens"
@@ -181,12 +209,13 @@ def asked(job: Indexing) -> dict[str, str]:
 
 def beside(job: Indexing, docids: Docids, plan: Plan, how: dict[str, Any]) -> Run:
     """The run of another recipe; an interruption loses neither its checkpoints nor, later, the run."""
-    kept = job.folder / f"{plan.recipe}.trec"
-    if not (job.resume and kept.exists()):
-        folder = job.folder / f"{plan.recipe}.model"
+    kept, folder = job.folder / f"{plan.recipe}.trec", job.folder / f"{plan.recipe}.model"
+    if not kept.exists():
         model = learn(job.collection, docids, job.backbone, folder, plan, **how)
         model.search(asked(job), DEPTH).write(kept)
-        shutil.rmtree(folder)
+    for used in (folder, folder.with_name(folder.name + ".training")):
+        if used.exists():
+            shutil.rmtree(used)
     return Run(Run.read(kept).rankings, plan.recipe)
 
 
@@ -195,7 +224,7 @@ def measured(job: Indexing) -> str:
     return next((name for name in ("test", "dev") if job.collection.qrels.get(name)), "")
 
 
-def judged(job: Indexing, runs: Sequence[Run]) -> Iterator[str]:
+def report_on(job: Indexing, runs: Sequence[Run]) -> Iterator[str]:
     """Measure the model beside these runs, and write its report."""
     split = measured(job)
     others = [*rivals(job.collection, split), *runs] if split else []

@@ -95,6 +95,7 @@ def learn(
     vectors: Vectors | None = None,
     pseudo_queries: Mapping[str, Sequence[str]] | None = None,
     resume: bool = False,
+    checkpoint_minutes: float = TrainConfig.checkpoint_minutes,
     progress: bool = False,
 ) -> GR2:
     """Train on the `train` split and write the model; checkpoints and metrics lie in OUT.training.
@@ -109,6 +110,7 @@ def learn(
             it is a text encoder. The prior of a T5 or BART is made from its word embeddings.
         pseudo_queries: docno → queries that a model made for the document; texts like any others.
         resume: go on after an interruption.
+        checkpoint_minutes: how often a checkpoint is written.
         progress: whether to show bars.
     """
     machine = accelerator()
@@ -127,7 +129,7 @@ def learn(
             model.network,
             ready.objective,
             Batches(examples, sizes(plan), seed=plan.seed, **ranks),
-            stage.settings,
+            replace(stage.settings, checkpoint_minutes=checkpoint_minutes),
             folder / stage.name,
             resume=resume,
             read=FrozenStates(model.network, examples, progress=show) if stage.name == "frozen" else None,

@@ -121,6 +121,7 @@ def train(
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
     optimiser = torch.optim.AdamW(_groups(network, config), weight_decay=config.weight_decay, fused=True)
     settings = {**asdict(config), "ranks": machine.num_processes, **(about or {})}
+    del settings["checkpoint_minutes"]  # how often one is written changes no weight
     state = _begin(network, optimiser, folder, settings, machine)
     clock = Clock(state.step)
     while not _over(state, config):

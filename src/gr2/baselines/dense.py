@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from safetensors.numpy import load_file, save_file
 
 from gr2.augment import pieces
+from gr2.backbone import identity
 from gr2.data import Collection, Document
 from gr2.embed import Encoder, Vectors
 from gr2.runs import Ranking, Run
@@ -169,7 +170,7 @@ def document_vectors(
 
 def vectors_path(collection: Collection, backbone: str, folder: Path) -> Path:
     """Where `document_vectors` keeps them."""
-    key = blake2b(f"{backbone} {collection.fingerprint}".encode(), digest_size=6).hexdigest()
+    key = blake2b(f"{identity(backbone)} {collection.fingerprint}".encode(), digest_size=6).hexdigest()
     return folder / f"vectors.{Path(backbone).name}.{key}.safetensors"
 
 

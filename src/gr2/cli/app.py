@@ -16,6 +16,9 @@ Name = Annotated[Positional[str], arg(metavar="COLLECTION")]
 Folder = Annotated[Positional[Path], arg(metavar="FOLDER")]
 Runs = Annotated[Positional[tuple[Path, ...]], arg(metavar="RUN [RUN ...]")]
 
+BACKBONE = "gr2-mini"
+"""The backbone that comes with the package: what a command takes unless told otherwise."""
+
 app = SubcommandApp()
 
 

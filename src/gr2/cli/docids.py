@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from tyro.conf import Positional, arg
 from tyro.extras import SubcommandApp
 
-from gr2.cli.app import Folder, Name, app, open_named, progress
+from gr2.cli.app import BACKBONE, Folder, Name, app, open_named, progress
 
 Scheme = Literal["title", "url", "summary", "terms", "number", "kmeans", "pq", "rq", "query", "fusion"]
 Docno = Annotated[Positional[str], arg(metavar="DOCNO")]
@@ -21,8 +21,8 @@ def build(
     name: Name,
     /,
     *,
-    backbone: str,
     out: Path,
+    backbone: str = BACKBONE,
     scheme: Scheme = "title",
     words: int = 12,
     branches: int = 10,
@@ -39,8 +39,8 @@ def build(
 
     Args:
         name: The collection: a folder, `pydocs`, `ir:ID`.
-        backbone: Folder or hub name of a checkpoint: its tokenizer reads text docids (train with the same
-            one), its encoder makes the vectors that kmeans, pq and rq cluster.
+        backbone: gr2-mini, or folder or hub name of a checkpoint: its tokenizer reads text docids (train
+            with the same one), its encoder makes the vectors that kmeans, pq and rq cluster.
         out: The folder to write; what is kept between interruptions is beside it, in OUT.making.
         scheme: Read off the document: title (else the leading words), url, summary, terms;
             number: an arbitrary one; from its vector: kmeans (a path), pq and rq (codes); written by a model
@@ -126,11 +126,11 @@ def radius(
     name: Name,
     /,
     *,
-    backbone: str,
     out: Path,
+    backbone: str = BACKBONE,
     generator: str = "",
     generator_steps: int = 1000,
-    radii: tuple[float, ...] = (0.0, 1.0, 2.0, 3.0, 4.0),
+    radii: tuple[float, ...] = (0.0, 0.5, 1.0, 2.0, 3.0, 4.0),
     sample: int = 500,
     json: Path | None = None,
     plot: Path | None = None,
@@ -144,7 +144,7 @@ def radius(
 
     Args:
         name: The collection: a folder, `pydocs`, `ir:ID`.
-        backbone: Folder or hub name of the checkpoint that the docids are for.
+        backbone: gr2-mini, or folder or hub name of the checkpoint that the docids are for.
         out: The folder of the docids to be.
         generator: Folder or hub name of the checkpoint that learns to write docids; empty: the backbone.
         generator_steps: Optimiser steps in which it learns.
@@ -155,7 +155,7 @@ def radius(
         seed: The same seed gives the same docids.
         resume: Go on after an interruption, or use the model that is there.
     """
-    from gr2.docids.radius import as_dicts, as_table, compare_radii
+    from gr2.docids.radius import as_dicts, as_table, compare_radii, suggested
     from gr2.docids.radius import plot as draw
     from gr2.docids.schemes import Making, learned
     from gr2.docids.writing import WritingConfig
@@ -176,6 +176,7 @@ def radius(
         writer, making.collection, radii, making.folder, sample=sample, progress=making.progress
     )
     print(as_table(rows))
+    print(f"most unique of those that keep 95% of the relevance: --radius {suggested(rows):g}")
     if json:
         write_json(json, as_dicts(rows))
     if plot:

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from tyro.conf import Positional, arg
 
-from gr2.cli.app import Folder, Name, app, first, open_named, progress, write_run
+from gr2.cli.app import BACKBONE, Folder, Name, app, first, open_named, progress, write_run
 
 Recipe = Literal["gr2-s", "-RF", "-lambda", "-Max", "MLE", "CE", "LR"]
 Query = Annotated[Positional[str], arg(metavar="QUERY")]
@@ -17,8 +17,8 @@ def train(
     /,
     *,
     docids: Path,
-    backbone: str,
     out: Path,
+    backbone: str = BACKBONE,
     recipe: Recipe = "gr2-s",
     steps: int = 200,
     frozen_steps: int = 0,
@@ -45,7 +45,7 @@ def train(
     Args:
         name: The collection: a folder, `pydocs`, `ir:ID`. Its split `train` is learned from.
         docids: What `gr2 docids build` wrote for this collection.
-        backbone: Folder or hub name of a T5, BART or encoder checkpoint.
+        backbone: gr2-mini, or folder or hub name of a T5, BART or encoder checkpoint.
         out: The folder to write; the run's checkpoints and metrics.jsonl are beside it, in OUT.training.
         recipe: The paper's variant: full, on plain pseudo-query docids, without λ, without the constraint,
             MLE alone, CE or LambdaRank.
@@ -110,8 +110,8 @@ def pretrain(
     name: Name,
     /,
     *,
-    backbone: str,
     out: Path,
+    backbone: str = BACKBONE,
     recipe: Literal["gr2-p", "-lambda", "-Max", "MLE", "CE", "LR"] = "gr2-p",
     steps: int = 2000,
     frozen_steps: int = 0,
@@ -129,7 +129,7 @@ def pretrain(
 
     Args:
         name: The collection, with a split `train` of several grades: links of Wikipedia, for instance.
-        backbone: Folder or hub name of a T5, BART or encoder checkpoint.
+        backbone: gr2-mini, or folder or hub name of a T5, BART or encoder checkpoint.
         out: The folder to write, a backbone; checkpoints are beside it, in OUT.model.training.
         recipe: The paper's variant.
         steps: Optimiser steps with all weights moving but the rows of docid tokens.
@@ -213,7 +213,7 @@ def index(
     /,
     *,
     out: Path,
-    backbone: str,
+    backbone: str = BACKBONE,
     budget: str = "30m",
     seed: int = 0,
     resume: bool = False,
@@ -223,9 +223,9 @@ def index(
     Args:
         name: The collection: a folder, `pydocs`, `ir:ID`.
         out: The model's folder to write, with report.html; what an interruption must not lose is beside it.
-        backbone: Folder or hub name of a T5, BART or encoder checkpoint.
+        backbone: gr2-mini, or folder or hub name of a T5, BART or encoder checkpoint.
         budget: How long it may take, such as 90s, 30m or 1h30m; the steps are planned to it.
-        seed: The same seed and number of steps give the same weights.
+        seed: The same seed, steps and vectors give the same weights.
         resume: Go on after an interruption, with the steps planned then.
     """
     from gr2.index import Indexing, seconds
