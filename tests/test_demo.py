@@ -1,5 +1,8 @@
 """The demo, on a small collection with a small backbone: what it says, and that it goes on."""
 
+import re
+from pathlib import Path
+
 import checkpoints as tiny
 import pytest
 from test_report import graded
@@ -29,12 +32,24 @@ def small(monkeypatch):
     return opened
 
 
+def heads(text: str) -> list[str]:
+    """What the lines of the stages begin with."""
+    return [word for word in re.findall(r"^([A-Za-z]+): ", text, re.MULTILINE) if word != "Next"]
+
+
+def shown_in_the_readme() -> str:
+    text = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
+    (shown,) = re.findall(r"^```text\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    return shown
+
+
 def test_the_whole_walk_is_told_and_leaves_a_model_with_a_report(small, backbone, tmp_path):
     out = tmp_path / "engine"
     said = "\n".join(module.demo(out, backbone))
     assert small == ["pydocs"]
     for part in ("docids:", "vectors:", "plan:", "model:", "MLE:", "measures:", "BM25", "popularity"):
         assert part in said, part
+    assert heads(said) == heads(shown_in_the_readme())
     assert "Questions it has never seen" in said and "“" in said and "grade " in said
     assert f"gr2 serve {out}" in said and "fast" not in said
     verify(out)

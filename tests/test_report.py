@@ -10,11 +10,12 @@ import checkpoints as tiny
 import numpy as np
 import pytest
 
+from gr2.baselines.dense import document_vectors
 from gr2.data import Collection, Document
 from gr2.docids.schemes import Making, build
 from gr2.embed import Encoder
-from gr2.index import Indexing, detail, index, scheme_for, seconds, what_was_read
-from gr2.learn import Plan, learn
+from gr2.index import Indexing, detail, index, scheme_for, seconds, seconds_of_a_step, what_was_read
+from gr2.learn import Plan, learn, prepare
 from gr2.model import GR2
 from gr2.report import OURS, rivals, write_report
 from gr2.report.draw import bars, dots, lines
@@ -263,9 +264,21 @@ def test_documents_are_read_as_far_as_there_is_time(
     assert kept == chosen and str(longest if not pieces else pieces) in what_was_read(job)
 
 
+def test_timing_a_step_changes_no_weight(backbone, tmp_path):
+    data, plan = graded(), Plan(steps=3)
+    docids = build("title", Making(collection=data, backbone=backbone, folder=tmp_path, words=6))
+    vectors = document_vectors(data, docids.docnos, backbone, tmp_path)
+    ready = prepare(data, docids, backbone, plan, vectors=vectors)
+    seconds_of_a_step(ready, plan)
+    learn(data, docids, backbone, tmp_path / "timed", plan, ready=ready)
+    learn(data, docids, backbone, tmp_path / "plain", plan, vectors=vectors)
+    one, two = ((tmp_path / name / "network.safetensors").read_bytes() for name in ("timed", "plain"))
+    assert one == two
+
+
 def test_a_short_time_means_few_steps(backbone, tmp_path):
     job = Indexing(collection=graded(), out=tmp_path / "model", backbone=backbone, seconds=0.01)
-    assert "plan: 10 steps" in "\n".join(index(job))
+    assert "plan: 5 steps" in "\n".join(index(job))
 
 
 def test_what_would_fail_later_is_refused_first(backbone, tmp_path):

@@ -56,7 +56,7 @@ class Encoder:
 
     @torch.inference_mode()
     def encode(
-        self, texts: Sequence[str], *, batch: int = 32, longest: int = 128, progress: bool = False
+        self, texts: Sequence[str], *, batch: int = 64, longest: int = 128, progress: bool = False
     ) -> Vectors:
         """Texts → unit vectors [N, width], in the texts' order; equal texts are encoded once.
 

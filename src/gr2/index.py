@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,7 @@ GOOD = Plan(augment=AugmentConfig(paragraphs=0, sentences=0, entities=0))
 """As in recipes/graded.py; the steps depend on the time and on how much there is to learn."""
 EPOCHS = 10
 """Of the training queries at most: more steps would only repeat them."""
-LEAST, MOST = 10, 2000
+LEAST, MOST = 5, 2000
 """Steps, whatever the time."""
 JOB, PLAN, DETAIL = "job.json", "plan.json", "vectors.json"
 """What was begun, the steps it has, and how documents are encoded."""
@@ -117,12 +118,12 @@ def index(job: Indexing) -> Iterator[str]:
     vectors, runs = untrained(job, docids)
     if vectors is not None:
         yield f"vectors: from {what_was_read(job)} of each document; they join what the decoder says"
-    plan, note = planned(job, docids, vectors, begun)
+    plan, note, ready = planned(job, docids, vectors, begun)
     yield f"plan: {plan.steps:,} steps of {plan.queries} queries{note}; learns which docids answer them"
     often = min(TrainConfig.checkpoint_minutes, job.seconds / 60 / CHECKPOINTS)
     how: dict[str, Any] = {"vectors": vectors, "resume": job.resume, "progress": job.progress}
     how["checkpoint_minutes"] = often
-    learn(data, docids, job.backbone, job.out, plan, **how)
+    learn(data, docids, job.backbone, job.out, plan, ready=ready, **how)
     yield f"model: written to {job.out}"
     for recipe in job.beside:
         runs.append(beside(job, docids, replace(plan, recipe=recipe), how))
@@ -241,28 +242,32 @@ def report_on(job: Indexing, runs: Sequence[Run]) -> Iterator[str]:
         yield f"in nDCG@20 these are still ahead of {OURS}: {', '.join(ahead)}"
 
 
-def planned(job: Indexing, docids: Docids, vectors: Vectors | None, begun: float) -> tuple[Plan, str]:
-    """As many steps as fit, and what to say of them; the plan of an interrupted run is kept."""
+def planned(
+    job: Indexing, docids: Docids, vectors: Vectors | None, begun: float
+) -> tuple[Plan, str, Ready | None]:
+    """As many steps as fit, what to say of them, and what was prepared to find out.
+
+    The plan of an interrupted run is kept, and nothing is prepared for it.
+    """
     path, plan = job.folder / PLAN, replace(job.plan, seed=job.seed)
     if job.resume and path.is_file():
         steps = int(json.loads(path.read_text(encoding="utf-8"))["steps"])
-        return replace(plan, steps=steps), ", as planned before"
+        return replace(plan, steps=steps), ", as planned before", None
     started = time.monotonic()
     ready = prepare(job.collection, docids, job.backbone, plan, vectors=vectors)
-    again = (time.monotonic() - started) * (1 + len(job.beside))  # each training prepares anew
-    pace = seconds_of_a_step(ready, plan) * (1 + len(job.beside))
+    again = (time.monotonic() - started) * len(job.beside)  # each of them prepares anew
     left = job.seconds * (1 - MEASURING) - (time.monotonic() - begun) - again
+    pace = seconds_of_a_step(ready, plan) * (1 + len(job.beside)) if left > 0 else inf
     queries = len(job.collection.split("train")) if "train" in job.collection.qrels else 0
     useful = min(MOST, EPOCHS * -(-queries // plan.queries)) if queries else MOST
     steps = max(LEAST, min(useful, int(left / pace)))
     write_json(path, {"steps": steps, "seconds": job.seconds})
-    if steps * pace > left:
-        return replace(plan, steps=steps), f", the least there are; {job.seconds:.0f} s do not suffice"
-    return replace(plan, steps=steps), f", {pace * steps:.0f} s"
+    note = f", {pace * steps:.0f} s" if steps * pace <= left else ", the least there are: time is short"
+    return replace(plan, steps=steps), note, ready
 
 
 def seconds_of_a_step(ready: Ready, plan: Plan, steps: int = 4) -> float:
-    """The mean time of a few steps at the rate 0; the first, which warms up, is not counted."""
+    """The mean time of a few steps at rate 0, which moves nothing; the first, to warm up, does not count."""
     network, batches = ready.model.network, Batches(ready.examples, sizes(plan), seed=plan.seed)
     settings = stages(plan)[0].settings
     network.hold(encoder=False)

@@ -94,6 +94,7 @@ def learn(
     *,
     vectors: Vectors | None = None,
     pseudo_queries: Mapping[str, Sequence[str]] | None = None,
+    ready: "Ready | None" = None,
     resume: bool = False,
     checkpoint_minutes: float = TrainConfig.checkpoint_minutes,
     progress: bool = False,
@@ -109,6 +110,7 @@ def learn(
         vectors: [docids, width] for the node prior, where they are at hand; else the backbone makes them, if
             it is a text encoder. The prior of a T5 or BART is made from its word embeddings.
         pseudo_queries: docno → queries that a model made for the document; texts like any others.
+        ready: what `prepare` gave for the same collection, docids, backbone and plan, where it is at hand.
         resume: go on after an interruption.
         checkpoint_minutes: how often a checkpoint is written.
         progress: whether to show bars.
@@ -116,9 +118,11 @@ def learn(
     machine = accelerator()
     show = progress and machine.is_main_process
     folder = out.with_name(out.name + ".training")
-    if vectors is None and plan.prior > 0 and makes_vectors(backbone):
+    if ready is None and vectors is None and plan.prior > 0 and makes_vectors(backbone):
         vectors = document_vectors(collection, docids.docnos, backbone, folder, progress=show)
-    ready = prepare(collection, docids, backbone, plan, vectors=vectors, pseudo_queries=pseudo_queries)
+    ready = ready or prepare(
+        collection, docids, backbone, plan, vectors=vectors, pseudo_queries=pseudo_queries
+    )
     model, examples = ready.model, ready.examples
     judge = _judge(model, collection, plan) if plan.dev else None
     for stage in stages(plan):

@@ -1,8 +1,8 @@
 """Questions from many clients → batches for one worker thread, which is all that a model allows.
 
-A bounded queue: who does not fit, or would wait longer than the timeout, is turned away at once and told when
-to come again. A batch that fails is tried again one by one, so that nobody pays for another's question. This
-file knows no HTTP and no model.
+A bounded queue: who does not fit, or would wait longer than half of the timeout, is turned away at once and
+told when to come again. A batch that fails is tried again one by one, so that nobody pays for another's
+question. This file knows no HTTP and no model.
 """
 
 import asyncio
@@ -16,6 +16,7 @@ from typing import Generic, TypeVar
 Question = TypeVar("Question")
 Answer = TypeVar("Answer")
 FADING = 0.9  # how much of the known speed stays with each batch
+QUEUED = 0.5  # share of the timeout that may be spent in the queue: who is let in is answered in time
 
 
 class Full(Exception):
@@ -93,7 +94,7 @@ class Batcher(Generic[Question, Answer]):
     async def ask(self, questions: Sequence[Question]) -> list[Answer]:
         """The answers in order, all of them or `Full`, `Late` or what the work raised."""
         after = self.waiting + len(questions)
-        too_long = self.waiting > 0 and after * self._cost > self._timeout
+        too_long = self.waiting > 0 and after * self._cost > QUEUED * self._timeout
         if not self._open or after > self._room or too_long:
             raise self.full()
         jobs = [_Job[Question, Answer](question) for question in questions]

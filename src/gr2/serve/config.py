@@ -29,7 +29,7 @@ class ServiceConfig:
     gather_ms: float = 3.0
     """How long a query waits for others to be answered with."""
     timeout: float = 10.0
-    """Seconds after which a request is given up; one that would wait longer is turned away at once."""
+    """Seconds after which a request is given up; one that would wait half of them is turned away."""
     api_key: str = ""
     """What a client has to send; empty: nothing."""
     bm25: bool = True
