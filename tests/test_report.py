@@ -249,7 +249,7 @@ def test_other_recipes_are_measured_beside_and_done_once(backbone, tmp_path):
     assert run.stat().st_mtime_ns == before
 
 
-@pytest.mark.parametrize(("seconds", "pieces", "longest"), [(1e9, 8, 128), (1e-9, 0, 16), (None, 0, 48)])
+@pytest.mark.parametrize(("seconds", "pieces", "longest"), [(1e9, 8, 128), (1e-9, 0, 16), (None, 0, 32)])
 def test_documents_are_read_as_far_as_there_is_time(
     backbone, tmp_path, monkeypatch, seconds, pieces, longest
 ):

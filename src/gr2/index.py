@@ -49,9 +49,9 @@ CHECKPOINTS = 5
 """In the whole time at least, so that little is lost."""
 MEASURING = 0.25
 """Share of the time that is left for measuring and the report."""
-ENCODING = 0.3
+ENCODING = 0.4
 """Share of the time that the documents' vectors may take."""
-DETAILS = (DenseConfig(), DenseConfig(pieces=0, longest=48), DenseConfig(pieces=0, longest=16))
+DETAILS = (DenseConfig(), *(DenseConfig(pieces=0, longest=longest) for longest in (48, 32, 16)))
 """How documents are encoded, best first: in pieces, or by their leading tokens alone."""
 TITLED = 0.9
 """Share of documents that must have a title for titles to be their docids."""
@@ -179,7 +179,7 @@ def untrained(job: Indexing, docids: Docids) -> tuple[Vectors | None, list[Run]]
     return document_vectors(job.collection, docids.docnos, job.backbone, job.folder), [run]
 
 
-def detail(job: Indexing, encoder: Encoder, count: int, sample: int = 64) -> DenseConfig:
+def detail(job: Indexing, encoder: Encoder, count: int, sample: int = 128) -> DenseConfig:
     """The first of `DETAILS` that there is time for, as some documents say, else the last; kept."""
     path = job.folder / DETAIL
     if not path.exists():
