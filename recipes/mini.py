@@ -78,8 +78,9 @@ titles of documents by graded relevance (GR²P). `gr2 train --backbone gr2-mini`
 Its encoder finds documents before any training: what it is worth, beside the one it was made from, is in
 docs/backbone.md.
 
-The texts themselves are not in this folder. Licences of the sources: wikispeedia (Wikipedia for Schools):
-GFDL; MDN Web Docs by Mozilla contributors: CC BY-SA 2.5. `recipes/mini.py` makes it again.
+The texts themselves are not in this folder. Sources: wikispeedia (West and Leskovec, Human Wayfinding in
+Information Networks, WWW 2012), whose texts are from Wikipedia (GFDL, since then CC BY-SA 3.0); MDN Web Docs by
+Mozilla contributors (CC BY-SA 2.5). `recipes/mini.py` makes it again.
 
 Loss, each row the mean of the logged steps since the row before:
 
