@@ -79,8 +79,8 @@ Its encoder finds documents before any training: what it is worth, beside the on
 docs/backbone.md.
 
 The texts themselves are not in this folder. Sources: wikispeedia (West and Leskovec, Human Wayfinding in
-Information Networks, WWW 2012), whose texts are from Wikipedia (GFDL, since then CC BY-SA 3.0); MDN Web Docs by
-Mozilla contributors (CC BY-SA 2.5). `recipes/mini.py` makes it again.
+Information Networks, WWW 2012), whose texts are from Wikipedia (GFDL, since then CC BY-SA 3.0); MDN Web Docs
+by Mozilla contributors (CC BY-SA 2.5). `recipes/mini.py` makes it again.
 
 Loss, each row the mean of the logged steps since the row before:
 
