@@ -3,6 +3,7 @@
 import math
 import random
 import shutil
+from collections import Counter
 from dataclasses import asdict, replace
 from functools import partial
 from itertools import islice
@@ -721,6 +722,19 @@ def test_a_sample_of_pairs_is_seeded_and_of_no_order():
     )
     assert pairs_of(data, most=50, seed=4) != one
     assert pairs_of(data, most=1000, seed=4) == pairs_of(data)
+
+
+def test_of_too_many_pairs_each_document_keeps_its_narrowest_queries():
+    data = graded(200)
+    docnos = list(texts_of(data))
+    broad = {f"b{i}": dict.fromkeys(docnos, 3) for i in range(5)}
+    queries = {**data.queries, **{qid: f"broad {qid}" for qid in broad}}
+    data = replace(data, queries=queries, qrels={"train": {**data.split("train"), **broad}})
+    found = pairs_of(data, most=45)
+    counts = Counter(found.docnos)
+    assert set(counts) == set(docnos) and set(counts.values()) == {2, 3}, "everyone before anyone's third"
+    assert not any("broad" in query for query in found.queries)
+    assert sum("broad" in query for query in pairs_of(data).queries) == 100, "all are there if wanted"
 
 
 def test_parted_pairs_share_no_document_and_none_is_lost():

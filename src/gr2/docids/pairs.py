@@ -1,12 +1,14 @@
 """A collection → the document-query pairs that a docid model learns from, and their batches.
 
-A document's queries are those that judge it most relevant. Where there are few training queries, the document
-itself says what might be asked: its title, and the text is what is left; or its leading sentence. This file
-knows no network.
+A document's queries are those that judge it most relevant; where not all pairs are wanted, the narrowest
+come first, for what hundreds of documents answer tells none of them apart. Where there are few training
+queries, the document itself says what might be asked: its title, and the text is what is left; or its leading
+sentence. This file knows no network.
 
 Shapes: see `fusion`.
 """
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -65,8 +67,8 @@ def pairs_of(
     Args:
         collection: whose documents need docids.
         split: the judgements to learn from; others are not looked at.
-        most: pairs at most, a seeded sample.
-        seed: of the sample.
+        most: pairs at most: of each document its narrowest query, then of each the next.
+        seed: decides between queries with equally many documents, and who gets one more.
     """
     judged = collection.split(split) if split in collection.qrels else {}
     best = {
@@ -101,10 +103,22 @@ def _sampled(rows: list[tuple[str, str, str]], targets: str, most: int | None, s
     if not rows:
         raise ValueError("there is nothing to learn docids from: no training query, no document of two parts")
     if most is not None and len(rows) > most:
-        kept = np.random.default_rng([seed, 7]).permutation(len(rows))[:most]
-        rows = [rows[i] for i in sorted(kept.tolist())]
+        rows = sorted(_narrow_first(rows, seed)[:most])
     docnos, documents, queries = (list(column) for column in zip(*rows, strict=True))
     return Pairs(docnos, documents, queries, targets)
+
+
+def _narrow_first(rows: list[tuple[str, str, str]], seed: int) -> list[tuple[str, str, str]]:
+    """Each document's pair with the query that fewest documents answer, then each one's next, and so on."""
+    breadth = Counter(query for _, _, query in rows)
+    chance = np.random.default_rng([seed, 7]).permutation(len(rows)).tolist()
+    place = Counter[str]()
+    order = []
+    for index in sorted(range(len(rows)), key=lambda i: (breadth[rows[i][2]], chance[i])):
+        docno = rows[index][0]
+        order.append((place[docno], chance[index], index))
+        place[docno] += 1
+    return [rows[index] for _, _, index in sorted(order)]
 
 
 @dataclass(frozen=True)

@@ -47,7 +47,7 @@ class WritingConfig:
     fusion: FusionConfig = FusionConfig()
     steps: int = 1000
     pairs: int = 20_000
-    """Document-query pairs to learn from, at most."""
+    """Document-query pairs to learn from, at most; of each document its narrowest queries first."""
     batch: int = 16
     learning_rate: float = 1e-3
     pretrained_rate: float = 0.3
