@@ -160,7 +160,9 @@ def main() -> None:
     parser.add_argument("--generator", required=True, help="folder or hub name of a T5 checkpoint")
     parser.add_argument("--collection", required=True, help="folder")
     parser.add_argument("--docids", type=Path, help="OUT.making of fusion docids: the model is there")
-    parser.add_argument("--steps", type=int, default=60, help="of training, if there is no model (60)")
+    parser.add_argument("--steps", type=int, default=60, help="it learned for, or will now (60)")
+    parser.add_argument("--pairs", type=int, default=20_000, help="it learned from at most (20,000)")
+    parser.add_argument("--tokens", type=int, default=128, help="at which a document is cut (128)")
     parser.add_argument("--documents", type=int, default=160, help="to write for (160)")
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results/docids.json"))
     options = parser.parse_args()
@@ -168,7 +170,7 @@ def main() -> None:
     collection = open_collection(options.collection)
     with tempfile.TemporaryDirectory() as temporary:
         folder = options.docids / "generator" if options.docids else Path(temporary)
-        config = WritingConfig(steps=options.steps)
+        config = WritingConfig(steps=options.steps, pairs=options.pairs, document=options.tokens)
         writer = Writer.of(collection, options.generator, config)
         for _ in writer.learn(folder, resume=True):
             pass
@@ -180,7 +182,8 @@ def main() -> None:
     with torch.inference_mode():
         figures = measure(writer, documents, systems)
     settings = {"beams": config.beams, "longest": config.query, "chunk": CHUNK, "documents": len(documents)}
-    settings |= {"tokens": writer.fusion.generator.head.out_features, "steps": options.steps}
+    settings |= {"vocabulary": writer.fusion.generator.head.out_features}
+    settings |= {"steps": options.steps, "tokens": options.tokens}
     write_json(
         options.out, {"settings": settings, "figures": figures, "machine": facts("torch", "transformers")}
     )

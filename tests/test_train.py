@@ -206,6 +206,13 @@ def test_a_checkpoint_of_another_configuration_is_refused(backbone, tmp_path):
         list(train(model.network, objective, batches, other, tmp_path, resume=True))
 
 
+def test_what_only_the_checkpoint_knows_is_named_too(backbone, tmp_path):
+    _, model, objective, batches, config = prepared(backbone, steps=2)
+    list(train(model.network, objective, batches, config, tmp_path, about={"radius": 2}))
+    with pytest.raises(ValueError, match="another radius; it cannot be resumed"):
+        list(train(model.network, objective, batches, config, tmp_path, resume=True))
+
+
 def test_a_run_is_not_begun_anew_where_another_one_stands(backbone, tmp_path):
     _, model, objective, batches, config = prepared(backbone, steps=2)
     list(train(model.network, objective, batches, config, tmp_path))

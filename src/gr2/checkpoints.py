@@ -104,7 +104,8 @@ def restore(
     content = json.loads((checkpoint / "state.json").read_text(encoding="utf-8"))
     stored = content.pop("config")
     if stored != settings:
-        changed = [name for name, value in settings.items() if stored.get(name) != value]
+        names = sorted({*stored, *settings})
+        changed = [n for n in names if (n in stored, stored.get(n)) != (n in settings, settings.get(n))]
         raise ValueError(f"{checkpoint}: was written with another {', '.join(changed)}; it cannot be resumed")
     network.load(load_file(checkpoint / "network.safetensors"))
     moments: dict[int, dict[str, Tensor]] = {}
