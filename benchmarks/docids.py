@@ -104,12 +104,7 @@ def replace_config(config: Any, size: int) -> Any:
     from transformers import T5Config
 
     kept = {k: v for k, v in config.to_dict().items() if k not in ("is_decoder", "is_encoder_decoder")}
-    known = {
-        "vocab_size": size,
-        "tie_word_embeddings": False,
-        "scale_decoder_outputs": False,
-        "num_layers": 1,
-    }
+    known = {"vocab_size": size, "tie_word_embeddings": False, "scale_decoder_outputs": False}
     return T5Config(**kept | known | {"num_decoder_layers": config.num_layers, "is_encoder_decoder": True})
 
 

@@ -27,13 +27,13 @@ MEASURES = (*GRADED, "Hits@1", "Hits@10")
 SETTINGS = (BM25Config(k1=0.9, b=0.4), BM25Config(k1=1.5, b=0.75))
 
 
-def controls(collection: Collection) -> list[Run]:
-    """The two controls' runs on the test queries, over folds where there are some."""
+def controls(collection: Collection, split: str = "test") -> list[Run]:
+    """The two controls' runs on the queries of a split, over folds where there are some."""
     parts = [collection.fold(i) for i in range(len(collection.folds))] or [collection]
     kinds: dict[str, dict[str, tuple[tuple[str, float], ...]]] = {"popularity": {}, "neighbours": {}}
     for part in parts:
         train = part.split("train")
-        queries = {qid: part.queries[qid] for qid in part.split("test")}
+        queries = {qid: part.queries[qid] for qid in part.split(split)}
         kinds["popularity"] |= popularity(train, queries).rankings
         kinds["neighbours"] |= neighbours(train, part.queries, queries).rankings
     return [Run(rankings, name) for name, rankings in kinds.items()]

@@ -84,24 +84,32 @@ def done(options: argparse.Namespace, path: str) -> list[tuple[Trial, Path]]:
     return [(t, folder) for t, folder in found if (t.system, t.plan["seed"]) not in missing]
 
 
-def baselines(collection: Collection, backbone: str, out: Path) -> list[Run]:
+def baselines(collection: Collection, backbone: str, out: Path, split: str = "test") -> list[Run]:
     """BM25 at both settings, the controls, and the encoder before any training; dense search is kept."""
-    queries = {qid: collection.queries[qid] for qid in collection.split("test")}
+    queries = {qid: collection.queries[qid] for qid in collection.split(split)}
     runs = [
         BM25.index(collection.documents, config).search(queries, name=f"BM25 k1={config.k1:g} b={config.b:g}")
         for config in SETTINGS
     ]
     if not makes_vectors(backbone):
-        return [*runs, *controls(collection)]
-    return [*runs, *controls(collection), dense(collection, backbone, out)]
+        return [*runs, *controls(collection, split)]
+    return [*runs, *controls(collection, split), dense(collection, backbone, out, split=split)]
 
 
-def dense(collection: Collection, backbone: str | Path, out: Path, name: str = "dense, untrained") -> Run:
-    """What an encoder finds for the test queries before any training; kept."""
+def dense(
+    collection: Collection,
+    backbone: str | Path,
+    out: Path,
+    name: str = "dense, untrained",
+    *,
+    split: str = "test",
+) -> Run:
+    """What an encoder finds for the queries of a split before any training; kept."""
     name_of_it = identity(backbone) if is_own(backbone) else Path(backbone).name
-    kept = out / f"dense.{name_of_it.replace(' ', '.')}.{collection.fingerprint[:12]}.trec"
+    of_split = "" if split == "test" else f".{split}"
+    kept = out / f"dense.{name_of_it.replace(' ', '.')}.{collection.fingerprint[:12]}{of_split}.trec"
     if not kept.exists():
-        queries = {qid: collection.queries[qid] for qid in collection.split("test")}
+        queries = {qid: collection.queries[qid] for qid in collection.split(split)}
         Dense.index(collection.documents, Encoder.load(backbone)).search(queries, 100).write(kept)
     return Run(Run.read(kept).rankings, name)
 
@@ -144,22 +152,21 @@ def report(options: argparse.Namespace, path: str) -> dict[str, Any]:
         print(f"{group} queries ({len(qids)})\n\n{comparison_table(comparison, 'markdown')}\n")
         saved[group] = {e.name: e.means for e in comparison.evaluations}
     saved["trials"] = agreements(found)
-    saved["against MLE"] = _against(evaluations, options.systems)
+    saved["against MLE"] = against("MLE", [e for e in evaluations if e.name in options.systems], TESTED)
     return saved
 
 
-def _against(evaluations: Sequence[Evaluation], systems: Sequence[str]) -> dict[str, Any]:
-    """Each variant against MLE, tested over the queries with Holm's correction over the variants."""
-    known = [e for e in evaluations if e.name in systems]
-    if "MLE" not in [e.name for e in known] or len(known) < 2:
+def against(one: str, evaluations: Sequence[Evaluation], measures: Sequence[str]) -> dict[str, Any]:
+    """Every other system against one, tested over the queries with Holm's correction over the systems."""
+    if one not in [e.name for e in evaluations] or len(evaluations) < 2:
         return {}
     rows, saved = [], {}
-    for d in compare(known, baseline="MLE").differences:
-        if d.measure in TESTED:
-            name, gain = (d.other, -d.mean) if d.system == "MLE" else (d.system, d.mean)
+    for d in compare(evaluations, baseline=one).differences:
+        if d.measure in measures:
+            name, gain = (d.other, -d.mean) if d.system == one else (d.system, d.mean)
             rows.append([name, d.measure, f"{gain:+.4f}", f"{d.t:.3f}", f"{d.t_holm:.3f}"])
             saved[f"{name} {d.measure}"] = {"mean": gain, "p": d.t, "holm": d.t_holm}
-    print(render(["against MLE", "measure", "gain", "p", "p (Holm)"], rows, "markdown"), "\n")
+    print(render([f"against {one}", "measure", "gain", "p", "p (Holm)"], rows, "markdown"), "\n")
     return saved
 
 

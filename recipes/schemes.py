@@ -6,26 +6,28 @@
 
 `build` makes the docids of every scheme (the generators that write them learn for `--generator-steps`) and
 compares radii: fusion is written at the one that this suggests. `sweep` trains the same retrieval model with
-the same steps on each scheme, for every seed. `report` prints the tables and needs no training. All go on
-where they were interrupted; other settings want another folder.
+the same steps on each scheme, for every seed (of the retrieval model: each scheme's docids are made once).
+It learns docids by their tokens alone; `--node-prior` is the toolkit's default instead, where each branch of
+the trie starts from the vectors of the documents below it and docids matter less. `report` prints the tables
+of both and needs no training. All go on where they were interrupted; other settings want another folder.
 """
 
 import argparse
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from graded import PLAN as GRADED
+from graded import PLAN as PRIOR
+from graded import against, agreements, baselines
 
 from gr2.baselines.dense import document_vectors
-from gr2.baselines.sparse import BM25, BM25Config
 from gr2.compare import compare
 from gr2.data import Collection
 from gr2.docids import Docids
+from gr2.docids.drawing import draw_healths, draw_radii
 from gr2.docids.radius import AtRadius, as_dicts, as_table, compare_radii, suggested
-from gr2.docids.radius import plot as plot_radii
-from gr2.docids.report import Health, health, plot, side_by_side
+from gr2.docids.report import Health, health, side_by_side
 from gr2.docids.schemes import Making, build, learned
 from gr2.docids.writing import WritingConfig
 from gr2.experiment import Trial, gather, sweep
@@ -38,8 +40,16 @@ from gr2.tables import comparison_table
 SCHEMES = ("fusion", "query", "title", "number", "kmeans", "pq", "rq")
 MEASURES = ("nDCG@20", "ERR@20", "Hits@1")
 RADII = (0.0, 0.5, 1.0, 2.0, 3.0, 4.0)
-PLAN: Mapping[str, Any] = {**GRADED, "recipe": "gr2"}
-"""As in recipes/graded.py: chosen with title docids."""
+PLAIN: Mapping[str, Any] = {
+    "recipe": "gr2",
+    "prior": 0.0,
+    "steps": 0,
+    "learning_rate": 1e-3,
+    "queries": 32,
+    "texts": 32,
+    "augment": {"paragraphs": 0, "sentences": 0, "entities": 0, "pieces": 4},
+}
+"""A fresh decoder on a frozen encoder: what it can learn in minutes without a prior."""
 
 
 def making(options: argparse.Namespace, path: str, scheme: str, radius: float = 0.0) -> Making:
@@ -93,9 +103,11 @@ def radii(options: argparse.Namespace, path: str) -> float:
     return suggested([AtRadius(**row) for row in json.loads(kept.read_text(encoding="utf-8"))])
 
 
-def trials(options: argparse.Namespace, path: str) -> Iterator[Trial]:
+def trials(options: argparse.Namespace, path: str, *, prior: bool) -> Iterator[Trial]:
     """Every scheme, seed by seed; on the dev split where there is one."""
     split = "dev" if "dev" in open_collection(path).qrels else "test"
+    with_prior = {**PRIOR, "recipe": "gr2", "prior": 1.0, "steps": options.steps}
+    plan = with_prior if prior else {**PLAIN, "frozen_steps": options.steps}
     for seed in range(options.seeds):
         for scheme in options.schemes:
             yield Trial(
@@ -103,7 +115,7 @@ def trials(options: argparse.Namespace, path: str) -> Iterator[Trial]:
                 collection=path,
                 backbone=options.backbone,
                 docids=str(options.out / f"{Path(path).name}.{scheme}"),
-                plan={**PLAN, "steps": options.steps, "seed": seed, "prior": options.prior},
+                plan={**plan, "seed": seed},
                 split=split,
             )
 
@@ -121,40 +133,49 @@ def report(options: argparse.Namespace, path: str) -> dict[str, Any]:
     if compared.exists():
         saved["radii"] = json.loads(compared.read_text(encoding="utf-8"))
         _radii(options, name, saved["radii"])
-        if folders["fusion"].exists():
+        if "fusion" in healths:
             print(f"written at {Docids.load(folders['fusion']).about['radius']:g}\n")
     if options.docs:
         _draw(options.docs / "plots", name, healths)
-    done = [t for t in trials(options, path) if (options.out / t.name).exists()]
-    if done:
-        saved["retrieval"] = _retrieval(options, collection, done)
+    for name, prior in {"by tokens alone": False, "with a node prior": True}.items():
+        if done := _done(options, trials(options, path, prior=prior)):
+            print(f"#### {name}\n")
+            saved[name] = _retrieval(options, collection, done)
     return saved
 
 
-def _radii(options: argparse.Namespace, name: str, rows: list[dict[str, float]]) -> None:
+def _done(options: argparse.Namespace, wanted: Iterable[Trial]) -> list[Trial]:
+    """The trials of the seeds that every scheme was trained with."""
+    every = list(wanted)
+    missing = {t.plan["seed"] for t in every if not (options.out / t.name).exists()}
+    return [t for t in every if t.plan["seed"] not in missing]
+
+
+def _radii(options: argparse.Namespace, name: str, rows: list[dict[str, Any]]) -> None:
     known = [AtRadius(**row) for row in rows]
     print(as_table(known), "\n")
     if options.docs:
-        plot_radii(known, options.docs / "plots" / f"radii-{name}.svg")
+        draw_radii(known, options.docs / "plots" / f"radii-{name}.svg")
 
 
 def _draw(folder: Path, name: str, healths: Mapping[str, Health]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    plot(healths, folder / f"docids-{name}.svg")
+    draw_healths(healths, folder / f"docids-{name}.svg")
 
 
 def _retrieval(options: argparse.Namespace, collection: Collection, done: list[Trial]) -> dict[str, Any]:
-    queries = {qid: collection.queries[qid] for qid in collection.split(done[0].split)}
-    lexical = BM25.index(collection.documents, BM25Config(k1=1.5, b=0.75)).search(queries, 30, name="BM25")
-    rows = [("BM25 k1=1.5 b=0.75", 0, lexical)]
+    split = done[0].split
+    rows = [(run.name, 0, run) for run in baselines(collection, options.backbone, options.out, split)]
     rows += [(t.system, t.plan["seed"], Run.read(options.out / t.name / "run.trec")) for t in done]
-    evaluations = gather(collection, rows, MEASURES, split=done[0].split)
-    comparison = compare(evaluations)
-    print(f"{done[0].split} queries\n\n{comparison_table(comparison, 'markdown')}\n")
+    evaluations = gather(collection, rows, MEASURES, split=split)
+    print(f"{split} queries\n\n{comparison_table(compare(evaluations), 'markdown')}\n")
     return {
-        "split": done[0].split,
-        "seeds": 1 + max(t.plan["seed"] for t in done),
+        "split": split,
+        "seeds": sorted({t.plan["seed"] for t in done}),
+        "plan": {name: value for name, value in done[0].plan.items() if name != "seed"},
         "means": {e.name: e.means for e in evaluations},
+        "against fusion": against("fusion", [e for e in evaluations if e.name in options.schemes], MEASURES),
+        "trials": agreements([(t, options.out / t.name) for t in done]),
     }
 
 
@@ -175,7 +196,7 @@ def main() -> None:
     parser.add_argument("--beams", type=int, default=5, help="(5)")
     parser.add_argument("--sample", type=int, default=300, help="documents of the comparison of radii (300)")
     parser.add_argument("--steps", type=int, default=200, help="of each retrieval model (200)")
-    parser.add_argument("--prior", type=float, default=1.0, help="node prior's vectors a document (1)")
+    parser.add_argument("--node-prior", action="store_true", help="sweep with it (without)")
     parser.add_argument("--seeds", type=int, default=3, help="(3)")
     parser.add_argument("--workers", type=int, default=2, help="trials side by side (2)")
     parser.add_argument("--docs", type=Path, help="folder for plots and results/docids.json")
@@ -184,7 +205,7 @@ def main() -> None:
         for path in options.collections:
             make(options, path)
     elif options.do == "sweep":
-        wanted = [t for path in options.collections for t in trials(options, path)]
+        wanted = [t for path in options.collections for t in trials(options, path, prior=options.node_prior)]
         sweep(sorted(wanted, key=lambda t: t.plan["seed"]), options.out, workers=options.workers)
     else:
         saved = {Path(path).name: report(options, path) for path in options.collections}

@@ -1,5 +1,6 @@
 """Tiny random checkpoints of every family that can be read, with a tokenizer that reads digits and NFKC."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -10,12 +11,12 @@ SIZE = len(SPECIAL) + 10 + len(WORDS)
 FAMILIES = ("t5", "bart", "encoder")
 
 
-def save_tokenizer(folder: Path) -> None:
-    """Words of `WORDS`, single digits, and one token for all that is unknown: many texts read alike."""
+def save_tokenizer(folder: Path, words: Sequence[str] = tuple(WORDS)) -> None:
+    """These words, single digits, and one token for all that is unknown: many texts read alike."""
     from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
     from transformers import PreTrainedTokenizerFast
 
-    vocabulary = {word: index for index, word in enumerate([*SPECIAL, *"0123456789", *WORDS])}
+    vocabulary = {word: index for index, word in enumerate([*SPECIAL, *"0123456789", *words])}
     inner = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
     inner.normalizer = normalizers.NFKC()
     inner.pre_tokenizer = pre_tokenizers.Sequence(

@@ -6,6 +6,7 @@ import sys
 from dataclasses import replace
 from math import log2
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,8 +14,9 @@ from hypothesis import strategies as st
 from gr2.data import Collection, Document
 from gr2.docids import Docids, letters, settle
 from gr2.docids.codes import code_tokeniser, count
-from gr2.docids.radius import AtRadius, suggested
-from gr2.docids.report import Depth, Health, health, plot, side_by_side
+from gr2.docids.drawing import draw_healths, draw_radii
+from gr2.docids.radius import AtRadius, as_dicts, as_table, suggested
+from gr2.docids.report import Depth, Health, health, side_by_side
 
 ANIMALS = {"a": "cat", "b": "cats", "c": "cow", "d": "dog", "e": "dog", "f": "conger"}
 
@@ -125,9 +127,30 @@ def test_entropy_by_place():
         assert (place.docids, place.distinct, place.entropy, place.maximum) == pytest.approx(figures)
 
 
-def test_at_most_eight_places():
-    docids = settle({"a": [("abcdefghij", 0.0)]}, letters)
-    assert len(health(docids, collection({"a": "word"})).places) == 8
+def test_all_places_are_known_and_eight_are_printed():
+    found = health(settle({"a": [("abcdefghij", 0.0)]}, letters), collection({"a": "word"}))
+    assert [row.place for row in found.places] == list(range(10))
+    printed = [line.split() for line in found.as_text().partition("Places")[2].splitlines()[1:]]
+    assert [row[0] for row in printed if row[0].isdigit()] == [str(n) for n in range(8)]
+
+
+def test_balance_is_measured_against_all_codes_that_could_stand_there():
+    rows = {f"{i:02}": [(f"{i % 2}-{i}", 0.0)] for i in range(40)}
+    read = code_tokeniser([64, 64])
+    for about, most in (({"choices": 64}, np.log2(40)), ({"choices": 16}, 4), ({}, 1)):
+        docids = settle(rows, read, {"codes": 138, **about})
+        first = health(docids, collection(dict.fromkeys(rows, "word"))).places[0]
+        assert (first.entropy, first.distinct) == (pytest.approx(1), 2)
+        assert first.maximum == pytest.approx(most), about
+
+
+def test_unique_proposals_are_counted_before_anyone_chose():
+    """Two propose `cat`, and `cow` is given to who wanted `cat`: its own proposer was alone with it."""
+    rows = {"a": [("cat", 0.0)], "b": [("cat", -1.0), ("cow", -2.0)], "c": [("cow", -3.0)], "d": [("x", 0.0)]}
+    docids = settle(rows, letters)
+    assert docids.unique == 2 and docids.clashes == {"numbered": 1, "rank 1": 2, "rank 2": 1}
+    more = docids.add({"e": [("y", 0.0)]}, letters, fingerprint="")
+    assert more.unique == 3 and more.remove(["a"], fingerprint="").unique == 3
 
 
 def test_self_retrieval():
@@ -280,6 +303,7 @@ def test_side_by_side():
         ["figure", "title", "rq"],
         [cell for cell in cells[1] if set(cell) <= set("-:")],
         ["documents", "6", "4"],
+        ["unique proposals", "16.7%", "50.0%"],
         ["first proposal", "50.0%", "75.0%"],
         ["rank 2", "1", "0"],
         ["rank 3 or later", "1", "0"],
@@ -299,8 +323,8 @@ def test_side_by_side():
 def test_plot(tmp_path, name, begin):
     pytest.importorskip("matplotlib", reason="matplotlib is not installed: pip install 'gr2[plots]'")
     healths = {"title": animal_health(), "rq": coded_health()}
-    plot(healths, tmp_path / name)
-    plot(healths, tmp_path / "again" / name)
+    draw_healths(healths, tmp_path / name)
+    draw_healths(healths, tmp_path / "again" / name)
     drawn = (tmp_path / name).read_bytes()
     assert drawn.startswith(begin)
     assert drawn == (tmp_path / "again" / name).read_bytes()
@@ -309,19 +333,19 @@ def test_plot(tmp_path, name, begin):
 def test_plot_of_one_document(tmp_path):
     pytest.importorskip("matplotlib", reason="matplotlib is not installed: pip install 'gr2[plots]'")
     alone = health(settle({"a": [("", 0.0)]}, letters), collection({"a": "a cat"}))
-    plot({"alone": alone}, tmp_path / "alone.svg")
+    draw_healths({"alone": alone}, tmp_path / "alone.svg")
     assert (tmp_path / "alone.svg").stat().st_size > 1000
 
 
 def test_plot_refuses_other_formats(tmp_path):
     with pytest.raises(ValueError, match=r"health.pdf: expected a name that ends in .png or .svg"):
-        plot({"title": animal_health()}, tmp_path / "health.pdf")
+        draw_healths({"title": animal_health()}, tmp_path / "health.pdf")
 
 
 def test_plot_names_the_extra(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(ValueError, match=r"pip install 'gr2\[plots\]'"):
-        plot({"title": animal_health()}, tmp_path / "health.png")
+        draw_healths({"title": animal_health()}, tmp_path / "health.png")
 
 
 def test_what_is_refused():
@@ -337,9 +361,25 @@ def test_what_is_refused():
 
 def test_the_suggested_radius_has_most_unique_docids_of_those_that_still_find_their_documents():
     def row(radius, found, unique):
-        return AtRadius(radius=radius, found=found, near=0.5, unique=unique, distance=0.5)
+        return AtRadius(
+            radius=radius, documents=9, found=found, error=0.1, near=0.5, unique=unique, distance=0.5
+        )
 
     rows = [row(2.0, 0.7, 0.9), row(0.0, 0.8, 0.3), row(1.0, 0.77, 0.5), row(0.5, 0.9, 0.5)]
     assert suggested(rows) == 0.5  # the smaller of two that are level
     assert suggested(rows, keeping=0.5) == 2.0
     assert suggested(rows[1:2]) == 0.0
+
+
+def test_radii_are_drawn_and_told(tmp_path):
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed: pip install 'gr2[plots]'")
+    rows = [
+        AtRadius(radius=r, documents=1200, found=0.5, error=0.01, near=0.6, unique=0.7, distance=0.8)
+        for r in (0.0, 2.0)
+    ]
+    for name in ("one.svg", "two.svg"):
+        draw_radii(rows, tmp_path / name)
+    assert (tmp_path / "one.svg").read_bytes() == (tmp_path / "two.svg").read_bytes()
+    table = as_table(rows).splitlines()
+    assert "unique docids of 1,200" in table[0] and "0.500 ± 0.010" in table[-1]
+    assert [AtRadius(**row) for row in as_dicts(rows)] == rows

@@ -1,10 +1,12 @@
 """Docids of every scheme: unique, the same for the same seed, by one clash rule, and learned by a model."""
 
+import json
 import random
 from collections import Counter
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import get_args
 
 import checkpoints as tiny
 import numpy as np
@@ -21,6 +23,7 @@ from gr2.docids.fusion import FusionConfig
 from gr2.docids.schemes import SCHEMES, Making, build
 from gr2.docids.text import summaries, term_sets, titles, tokeniser, urls
 from gr2.docids.writing import WritingConfig
+from gr2.formats import write_folder
 from gr2.learn import Plan, learn
 from gr2.model import GR2, GR2Config
 from gr2.network import FIRST, Network, NetworkConfig
@@ -135,8 +138,7 @@ def test_no_two_documents_share_their_tokens(t5, tmp_path, scheme, name):
 
 @pytest.mark.parametrize(
     ("scheme", "number"),
-    [("title", 10_000), ("number", 10_000), ("url", 2000), ("summary", 2000), ("terms", 2000)]
-    + [(scheme, 200) for scheme in ("kmeans", "pq", "rq", "query", "fusion")],
+    [(scheme, 300 if scheme in WRITTEN else 10_000) for scheme in SCHEMES],
 )
 def test_many_documents_of_one_title(t5, tmp_path, scheme, number):
     documents = [Document(f"d{i}", "baka beke", "", "http://a.b") for i in range(number)]
@@ -271,11 +273,15 @@ def test_proposals_are_best_first_and_each_once(propose):
             assert len({text for text, _ in row}) == len(row)
 
 
-def test_numbers_are_places_in_order(t5, tmp_path):
-    documents = [Document(f"n{i:03}") for i in reversed(range(101))]
-    docids = made("number", documents, t5, tmp_path)
-    assert docids.texts[:2] + docids.texts[-1:] == ("0-0-0", "0-0-1", "1-0-0")
-    assert docids.tokens[12] == (0, 10 + 1, 20 + 2)
+def test_numbers_are_all_places_and_follow_no_order_of_docnos(t5, tmp_path):
+    docids = made("number", [Document(f"n{i:03}") for i in reversed(range(101))], t5, tmp_path)
+    numbers = [int(text.replace("-", "")) for text in docids.texts]
+    assert sorted(numbers) == list(range(101)) and {len(text) for text in docids.texts} == {5}
+    nearer = [abs(a - b) for a, b in zip(numbers, numbers[1:], strict=False)]
+    assert np.mean(nearer) > 20, "neighbours among docnos would be about a third of 101 apart by chance"
+    fewer = made("number", [Document(f"n{i:03}") for i in range(100)], t5, tmp_path)
+    assert fewer.texts[0].count("-") == 1
+    assert docids.tokens[docids.docnos.index(docids.docno["0-1-2"])] == (0, 10 + 1, 20 + 2)
 
 
 def test_a_long_text_is_cut_in_its_middle_so_that_numbers_stay(t5):
@@ -436,6 +442,34 @@ def test_new_documents_leave_old_docids_alone(old, new):
     assert sum(after.clashes.values()) == len(after)
     back = after.remove(new, fingerprint="old")
     assert (back.docnos, back.texts, back.tokens) == (before.docnos, before.texts, before.tokens)
+
+
+def test_documents_that_come_may_be_resampled():
+    before = settle({"a": [("cat", 0.0)], "b": [("dog", 0.0)]}, letters)
+    asked = []
+
+    def again(docnos, attempt):
+        asked.append((tuple(docnos), attempt))
+        return {docno: [("dog" if attempt == 1 else "cow", 0.0)] for docno in docnos}
+
+    new = {"c": [("cat", 0.0)], "d": [("eel", 0.0)]}
+    after = before.add(new, letters, fingerprint="", again=again, tries=3)
+    assert texts_of(after) == {"a": "cat", "b": "dog", "c": "cow", "d": "eel"}
+    assert asked == [(("c",), 1), (("c",), 2)] and after.clashes == {"rank 1": 3, "resampled": 1}
+
+
+def test_who_has_a_docid_does_not_choose_again():
+    """Whoever makes other proposals may hand out some for documents that were not asked for."""
+    rows = {"a": [("cat", 0.0)], "b": [("cat", -1.0)]}
+    docids = settle(rows, letters, again=lambda docnos, attempt: dict.fromkeys("ab", [("cow", 0.0)]), tries=1)
+    assert texts_of(docids) == {"a": "cat", "b": "cow"} and sum(docids.clashes.values()) == 2
+
+
+def test_docids_with_vectors_can_be_compared():
+    rows = np.zeros((5, 3), np.float32)
+    one, two = (replace(settle({"a": [("1", 0.0)]}, letters), code_vectors=rows + i) for i in range(2))
+    assert one == two, "they follow from the docids"
+    assert one.docno == {"1": "a"}
 
 
 def test_documents_that_are_there_or_are_not_are_named():
@@ -770,13 +804,6 @@ def test_an_interrupted_making_goes_on_to_the_same_bytes(t5, tmp_path, monkeypat
         assert (tmp_path / "whole" / name).read_bytes() == (tmp_path / "twice" / name).read_bytes()
 
 
-def made_or_refused(*arguments, **options) -> Docids | None:
-    try:
-        return made(*arguments, **options)
-    except ValueError:
-        return None
-
-
 def test_resuming_after_the_documents_changed_hands_out_nothing_of_the_old_ones(t5, tmp_path):
     """The same docnos and words, but each document has the contents of the next one."""
     documents = list(with_queries().documents)
@@ -787,8 +814,9 @@ def test_resuming_after_the_documents_changed_hands_out_nothing_of_the_old_ones(
     writing = replace(FAST, steps=30, radius=0.0)
     wanted = made("fusion", turned, t5, tmp_path / "fresh", writing=writing)
     made("fusion", documents, t5, tmp_path / "used", writing=writing)
-    docids = made_or_refused("fusion", turned, t5, tmp_path / "used", writing=writing, resume=True)
-    assert docids is None or docids == wanted
+    assert wanted != made("fusion", documents, t5, tmp_path / "old", writing=writing)
+    with pytest.raises(ValueError, match="another collection; it cannot be resumed"):
+        made("fusion", turned, t5, tmp_path / "used", writing=writing, resume=True)
 
 
 @pytest.mark.parametrize("changed", ["documents", "backbone"])
@@ -801,8 +829,7 @@ def test_vectors_of_another_making_are_not_taken_for_these(checkpoints, tmp_path
     else:
         backbone = checkpoints["encoder"]
     wanted = made("kmeans", documents, backbone, tmp_path / "fresh")
-    docids = made_or_refused("kmeans", documents, backbone, tmp_path / "used")
-    assert docids is None or docids == wanted
+    assert made("kmeans", documents, backbone, tmp_path / "used") == wanted
 
 
 def test_resuming_with_another_radius_does_not_hand_out_what_the_first_one_wrote(t5, tmp_path):
@@ -811,5 +838,80 @@ def test_resuming_with_another_radius_does_not_hand_out_what_the_first_one_wrote
     wanted = made("fusion", with_queries(), t5, tmp_path / "far", writing=far)
     near = made("fusion", with_queries(), t5, tmp_path / "both", writing=writing)
     assert near.texts != wanted.texts
-    docids = made_or_refused("fusion", with_queries(), t5, tmp_path / "both", writing=far, resume=True)
-    assert docids is None or docids == wanted
+    assert made("fusion", with_queries(), t5, tmp_path / "both", writing=far, resume=True) == wanted
+
+
+def test_resuming_for_another_tokenizer_resamples_for_those_that_clash_there(checkpoints, tmp_path):
+    """Who clashes depends on the backbone's tokens; the generator and what it first wrote are the same."""
+    documents = [Document(f"d{i:02}", words(i % 8, 3), words(i % 8 + 20)) for i in range(32)]
+    writing = replace(FAST, steps=40, beams=2, radius=3.0, fusion=replace(FAST.fusion, latent_only=True))
+    generator = str(checkpoints["t5"])
+    make = partial(made, "fusion", documents, generator=generator, writing=writing)
+    other = tiny.save_checkpoint(tmp_path / "other", "t5")
+    tiny.save_tokenizer(other, tiny.WORDS[:10])  # all others are one unknown word
+    wanted = make(other, tmp_path / "fresh")
+    first = make(checkpoints["t5"], tmp_path / "both")
+    again = make(other, tmp_path / "both", resume=True)
+    assert first.clashes != wanted.clashes and again == wanted
+    assert sum(again.clashes.values()) == 32
+
+
+@pytest.mark.parametrize("scheme", WRITTEN)
+def test_the_number_of_shards_changes_no_docid(t5, tmp_path, monkeypatch, scheme):
+    import gr2.docids.writing as writing
+
+    monkeypatch.setattr(writing, "CHUNK", 5)
+    found = {}
+    for shards, size in ((1, 100), (4, 2)):
+        monkeypatch.setattr(writing, "SHARD", size)
+        folder = tmp_path / f"{shards}.making"
+        made(scheme, mixed(), t5, folder).save(tmp_path / str(shards))
+        assert len(list(folder.rglob("proposals-0-*"))) == shards
+        found[shards] = {p.name: p.read_bytes() for p in (tmp_path / str(shards)).iterdir()}
+    assert found[1] == found[4]
+
+
+def test_docids_of_another_tokenizer_are_refused(checkpoints, tmp_path):
+    docids = made("title", with_queries(), checkpoints["t5"], tmp_path)
+    other = tiny.save_checkpoint(tmp_path / "other", "t5")
+    tiny.save_tokenizer(other, tiny.WORDS[::-1])
+    with pytest.raises(ValueError, match=f"built for the tokens of {checkpoints['t5'].name}.*--backbone"):
+        GR2.fresh(other, docids, GR2Config(network=NetworkConfig()))
+    GR2.fresh(checkpoints["t5"], docids, GR2Config(network=NetworkConfig()))
+
+
+def test_another_encoder_makes_the_vectors_on_request(checkpoints, tmp_path):
+    t5, encoder = checkpoints["t5"], checkpoints["encoder"]
+    docids = made("kmeans", mixed(), t5, tmp_path / "a", encoder=str(encoder))
+    assert docids.texts == made("kmeans", mixed(), encoder, tmp_path / "b").texts
+    assert docids.texts != made("kmeans", mixed(), t5, tmp_path / "c").texts
+    assert docids.about["encoder"] == encoder.name and docids.about["backbone"] == t5.name
+
+
+def test_the_command_line_knows_every_scheme():
+    from gr2.cli.docids import Scheme
+
+    assert set(get_args(Scheme)) == set(SCHEMES)
+
+
+def test_from_radius_to_report_on_the_command_line(gr2, t5, tmp_path):
+    data = with_queries()
+    folder, out = tmp_path / "data", tmp_path / "docids"
+    write_folder(data, folder)
+    common = (folder, "--backbone", t5, "--out", out, "--generator-steps", 2)
+    told = gr2("docids", "radius", *common, "--radii", 0, 1.5, "--sample", 10, "--json", tmp_path / "r.json")
+    assert "unique docids of 10" in told and "--radius " in told
+    assert [row["radius"] for row in json.loads((tmp_path / "r.json").read_text())] == [0, 1.5]
+    with pytest.raises(SystemExit, match="resume"):
+        gr2("docids", "build", *common, "--scheme", "fusion")
+    built = gr2("docids", "build", *common, "--scheme", "fusion", "--radius", 1.5, "--resume")
+    assert built.splitlines()[-1].startswith("fusion: 30 docids (")
+    about = Docids.load(out).about
+    assert (about["radius"], about["steps"], about["beams"], about["document"]) == (1.5, 2, 10, 128)
+    told = gr2("docids", "report", out, folder, "--json", tmp_path / "health.json", "--sample", 5)
+    assert "unique proposals" in told and "BM25 k1=0.9 b=0.4" in told and "radius 1.5" in told
+    assert json.loads((tmp_path / "health.json").read_text())["retrieval"]["documents"] == 5
+    (out / "mine").write_text("a note")
+    with pytest.raises(SystemExit, match="mine: was not written by gr2"):  # before any training
+        gr2("docids", "build", *common, "--scheme", "fusion", "--resume")
+    assert json.loads(gr2("docids", "show", out, "d07"))["docid"] == Docids.load(out).texts[7]

@@ -614,7 +614,7 @@ def test_proposals_depend_neither_on_shards_nor_on_order(writer, tmp_path, monke
 
     chunks = writer.chunks(texts)  # one shard at a time, the last one first
     for number in (3, 1, 0, 2):
-        writer._write_shard([chunks[number]], tmp_path / "turned" / files[number].name, texts, attempt=0)
+        writer.write_shard([chunks[number]], tmp_path / "turned" / files[number].name, texts)
     assert {path.name: path.read_bytes() for path in (tmp_path / "turned").iterdir()} == content
 
     shutil.copytree(tmp_path / "four", tmp_path / "lost")  # some were lost

@@ -66,6 +66,25 @@ def test_cached_states_are_the_encoder_s(backbone):
             assert not kept[~mask.bool()].any()
 
 
+def test_kept_states_are_found_again_by_the_same_encoder_and_texts_alone(backbone, tmp_path, monkeypatch):
+    from gr2.frozen import _Rows
+
+    _, model, _, batches, _ = tiny.prepared(backbone)
+    filled, fill = [], _Rows._fill
+    monkeypatch.setattr(_Rows, "_fill", lambda self, *rest: filled.append(1) or fill(self, *rest))
+    network, examples = model.network.eval(), batches.examples
+    first = FrozenStates(network, examples, folder=tmp_path)
+    again = FrozenStates(network, examples, folder=tmp_path)
+    assert len(filled) == 2 and len(list(tmp_path.iterdir())) == 2
+    assert torch.equal(first.texts.states, again.texts.states)
+    FrozenStates(network, replace(examples, texts=examples.texts[::-1]), folder=tmp_path)
+    assert len(filled) == 3, "other texts, the same queries"
+    with torch.no_grad():
+        next(network.encoder.parameters()).add_(1)
+    moved = FrozenStates(network, examples, folder=tmp_path)
+    assert len(filled) == 5 and not torch.equal(first.texts.states, moved.texts.states)
+
+
 def test_three_stages_interrupted_and_resumed_write_the_same_model(backbone, tmp_path, monkeypatch):
     data = with_dev()
     docids = tiny.titles(data, backbone)

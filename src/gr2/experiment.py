@@ -122,7 +122,7 @@ def perform(trial: Trial, out: Path) -> None:
     vectors = document_vectors(whole, docids.docnos, trial.backbone, out) if dense else None
     begun, wall = time.process_time(), time.monotonic()
     folder = out / f"{trial.name}.model"
-    model = learn(collection, docids, trial.backbone, folder, plan, vectors=vectors, resume=True)
+    model = learn(collection, docids, trial.backbone, folder, plan, vectors=vectors, states=out, resume=True)
     cost = {"cpu_seconds": time.process_time() - begun, "seconds": time.monotonic() - wall}
     test = collection.split(trial.split)
     queries = {qid: collection.queries[qid] for qid in test}

@@ -20,7 +20,7 @@ from gr2.decode import Normaliser
 from gr2.docids import Docids
 from gr2.embed import Vectors
 from gr2.examples import examples_of
-from gr2.frozen import FrozenStates
+from gr2.frozen import STATES, FrozenStates
 from gr2.measures import Convention, evaluate
 from gr2.model import GR2, GR2Config
 from gr2.network import NetworkConfig
@@ -95,6 +95,7 @@ def learn(
     vectors: Vectors | None = None,
     pseudo_queries: Mapping[str, Sequence[str]] | None = None,
     ready: "Ready | None" = None,
+    states: Path | None = None,
     resume: bool = False,
     checkpoint_minutes: float = TrainConfig.checkpoint_minutes,
     progress: bool = False,
@@ -111,6 +112,8 @@ def learn(
             it is a text encoder. The prior of a T5 or BART is made from its word embeddings.
         pseudo_queries: docno → queries that a model made for the document; texts like any others.
         ready: what `prepare` gave for the same collection, docids, backbone and plan, where it is at hand.
+        states: a folder where encoder states of a frozen stage are kept, for other runs with the same encoder
+            and texts; without it they lie in OUT.training until the stage is over.
         resume: go on after an interruption.
         checkpoint_minutes: how often a checkpoint is written.
         progress: whether to show bars.
@@ -136,18 +139,24 @@ def learn(
             replace(stage.settings, checkpoint_minutes=checkpoint_minutes),
             folder / stage.name,
             resume=resume,
-            read=FrozenStates(model.network, examples, progress=show) if stage.name == "frozen" else None,
+            read=_frozen(model, examples, states or folder, show) if stage.name == "frozen" else None,
             judge=judge,
             about={"fingerprint": collection.fingerprint, "docids": docids.digest, "plan": plan.as_dict()},
         )
         for _ in shown(run, stage.name, stage.settings.steps, show=show):
             pass
+        for used in () if states else folder.glob(f"{STATES}*"):
+            used.unlink()
     about = {"collection": collection.name, "fingerprint": collection.fingerprint, "plan": asdict(plan)}
     model.provenance |= about
     if machine.is_main_process:
         model.save_pretrained(out, documents=collection.documents)
     machine.wait_for_everyone()  # whoever returns finds the folder
     return model
+
+
+def _frozen(model: GR2, examples: Examples, folder: Path, show: bool) -> FrozenStates:
+    return FrozenStates(model.network, examples, folder=folder, progress=show)
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ from gr2.card import card
 from gr2.data import Document
 from gr2.decode import Normaliser, Ranked, beam, exact
 from gr2.docids import Docids
+from gr2.docids.text import tokeniser
 from gr2.documents import write_documents
 from gr2.network import END, FIRST, Network, NetworkConfig
 from gr2.runs import Run
@@ -79,6 +80,7 @@ class GR2:
             if docids.code_vectors is not None:
                 network.take_codes(torch.from_numpy(docids.code_vectors[alphabet]))
         else:
+            _check_tokens(docids, str(backbone))
             network = Network.build(backbone, alphabet.tolist(), config.network, seed=seed)
         tokenizer = tokenizer_of(backbone)
         return cls(network, tokenizer, docids, config, {"backbone": Path(backbone).name, "seed": seed})
@@ -234,6 +236,19 @@ class GR2:
         model = cls(network, tokenizer, docids, config, content["provenance"])
         model.trie = Trie.load(folder / "trie")  # else it would be built from the docids on first use
         return model
+
+
+def _check_tokens(docids: Docids, backbone: str, *, some: int = 100) -> None:
+    """Refuse text docids whose tokens another tokenizer made: this backbone would read other words."""
+    step = max(1, len(docids) // some)
+    texts, tokens = list(docids.texts[::step]), docids.tokens[::step]
+    for text, read, stored in zip(texts, tokeniser(backbone)(texts), tokens, strict=True):
+        if tuple(read) != stored:
+            theirs = docids.about.get("backbone", "another backbone")
+            raise ValueError(
+                f"the docids were built for the tokens of {theirs}, but {backbone} reads "
+                f"{text!r} otherwise; build them with --backbone {backbone}"
+            )
 
 
 def alphabet_of(docids: Docids) -> np.ndarray[Any, np.dtype[np.int32]]:

@@ -29,6 +29,7 @@ def build(
     leaf: int = 100,
     places: int = 0,
     codes: int = 256,
+    encoder: str = "",
     generator: str = "",
     generator_steps: int = 1000,
     radius: float = 2.0,
@@ -40,7 +41,7 @@ def build(
     Args:
         name: The collection: a folder, `pydocs`, `ir:ID`.
         backbone: gr2-mini, or folder or hub name of a checkpoint: its tokenizer reads text docids (train
-            with the same one), its encoder makes the vectors that kmeans, pq and rq cluster.
+            with the same one).
         out: The folder to write; what is kept between interruptions is beside it, in OUT.making.
         scheme: Read off the document: title (else the leading words), url, summary, terms;
             number: an arbitrary one; from its vector: kmeans (a path), pq and rq (codes); written by a model
@@ -50,6 +51,8 @@ def build(
         leaf: Documents of a cluster that kmeans does not split again (DSI: 100, NCI: 30).
         places: Codes of a docid of pq or rq; 0 is the scheme's own: 24 and 32.
         codes: Codes to choose from at each of these places, a power of 2.
+        encoder: Folder or hub name of the checkpoint that makes the vectors which kmeans, pq and rq cluster;
+            empty: the backbone.
         generator: Folder or hub name of the checkpoint that learns to write docids; empty: the backbone.
         generator_steps: Optimiser steps in which it learns.
         radius: |r|, how far from its document fusion samples; `gr2 docids radius` compares some.
@@ -59,7 +62,9 @@ def build(
     from gr2.docids.schemes import Making
     from gr2.docids.schemes import build as make
     from gr2.docids.writing import WritingConfig
+    from gr2.store import check_replaceable
 
+    check_replaceable(out)
     making = Making(
         collection=open_named(name, show=True),
         backbone=backbone,
@@ -69,6 +74,7 @@ def build(
         leaf=leaf,
         places=places,
         codes=codes,
+        encoder=encoder,
         generator=generator,
         writing=WritingConfig(steps=generator_steps, radius=radius),
         seed=seed,
@@ -101,9 +107,12 @@ def report(
         sample: How many documents BM25 searches for, at most; without it all.
     """
     from gr2.docids import Docids
-    from gr2.docids import report as reports
+    from gr2.docids.drawing import check_drawable, draw_healths
+    from gr2.docids.report import health
     from gr2.store import write_json
 
+    if plot:
+        check_drawable(plot)
     known, data = Docids.load(folder), open_named(name, show=True)
     made_for = str(known.about.get("fingerprint"))
     if made_for != data.fingerprint:
@@ -111,13 +120,13 @@ def report(
             f"{folder} was made for a collection with the fingerprint {made_for[:12]}, "
             f"but {name} has {data.fingerprint[:12]}"
         )
-    found = reports.health(known, data, sample=sample, progress=progress())
+    found = health(known, data, sample=sample, progress=progress())
     print(found.as_text())
     if json:
         write_json(json, found.as_dict())
         print(f"\nfigures written to {json}")
     if plot:
-        reports.plot({found.scheme: found}, plot)
+        draw_healths({found.scheme: found}, plot)
         print(f"\ndrawn in {plot}")
 
 
@@ -155,12 +164,14 @@ def radius(
         seed: The same seed gives the same docids.
         resume: Go on after an interruption, or use the model that is there.
     """
+    from gr2.docids.drawing import check_drawable, draw_radii
     from gr2.docids.radius import as_dicts, as_table, compare_radii, suggested
-    from gr2.docids.radius import plot as draw
     from gr2.docids.schemes import Making, learned
     from gr2.docids.writing import WritingConfig
     from gr2.store import write_json
 
+    if plot:
+        check_drawable(plot)
     making = Making(
         collection=open_named(name, show=True),
         backbone=backbone,
@@ -180,7 +191,7 @@ def radius(
     if json:
         write_json(json, as_dicts(rows))
     if plot:
-        draw(rows, plot)
+        draw_radii(rows, plot)
 
 
 @docids.command

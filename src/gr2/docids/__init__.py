@@ -9,7 +9,7 @@ file knows no model and no scheme.
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import blake2b
 from pathlib import Path
@@ -51,13 +51,20 @@ class Docids:
     about: Mapping[str, Any]
     """Scheme, tokenizer, collection fingerprint: what has to match for these docids to be used. `codes` says
     that tokens are codes and how many there are; without it they are the backbone's."""
-    code_vectors: NDArray[np.float32] | None = None
+    unique: int | None = None
+    """Documents whose first proposal was nobody else's: before the clash rule, whoever chose first."""
+    code_vectors: NDArray[np.float32] | None = field(default=None, compare=False)
     """[codes, width] what a decoder's rows may start from, where a scheme has such vectors (codebooks)."""
 
     @cached_property
     def index(self) -> dict[str, int]:
         """Docno → position, which is also the docid's index in the trie."""
         return {docno: position for position, docno in enumerate(self.docnos)}
+
+    @cached_property
+    def docno(self) -> dict[str, str]:
+        """Docid → docno."""
+        return dict(zip(self.texts, self.docnos, strict=True))
 
     def __len__(self) -> int:
         """The number of documents."""
@@ -76,24 +83,35 @@ class Docids:
         flat = np.fromiter((token for row in self.tokens for token in row), np.int32, int(offsets[-1]))
         return flat, offsets
 
-    def add(self, proposals: Proposals, tokenise: Tokenise, *, fingerprint: str) -> "Docids":
+    def add(
+        self,
+        proposals: Proposals,
+        tokenise: Tokenise,
+        *,
+        fingerprint: str,
+        again: Again | None = None,
+        tries: int = 0,
+    ) -> "Docids":
         """With documents that came: those that are here keep their docids, new ones take what is free.
 
         Args:
             proposals: of the new documents.
             tokenise: as these docids were made with.
             fingerprint: of the collection with the new documents.
+            again: as `settle` takes it.
+            tries: as `settle` takes them.
         """
         known = sorted(set(proposals) & set(self.index))
         if known:
             raise ValueError(f"document {known[0]!r} has a docid already")
-        new = settle(proposals, tokenise, self.about, taken=self.tokens)
+        new = settle(proposals, tokenise, self.about, again=again, tries=tries, taken=self.tokens)
         rows = [
             *zip(self.docnos, self.texts, self.tokens, strict=True),
             *zip(new.docnos, new.texts, new.tokens, strict=True),
         ]
         clashes = dict(sorted((Counter(self.clashes) + Counter(new.clashes)).items()))
-        return self._of(rows, clashes, fingerprint)
+        unique = None if self.unique is None or new.unique is None else self.unique + new.unique
+        return replace(self._of(rows, clashes, fingerprint), unique=unique)
 
     def remove(self, docnos: Iterable[str], *, fingerprint: str) -> "Docids":
         """Without documents that went; `fingerprint` is of the collection without them.
@@ -118,7 +136,8 @@ class Docids:
     def save(self, folder: Path) -> None:
         """Write them as a folder with a manifest."""
         with atomic_folder(folder) as temporary:
-            write_json(temporary / "docids.json", {"about": dict(self.about), "clashes": dict(self.clashes)})
+            known = {"about": dict(self.about), "clashes": dict(self.clashes), "unique": self.unique}
+            write_json(temporary / "docids.json", known)
             if self.code_vectors is not None:
                 save_file({"code_vectors": self.code_vectors}, temporary / "codes.safetensors")
             with (temporary / "docids.jsonl").open("wb") as stream:
@@ -137,6 +156,7 @@ class Docids:
             tuple(tuple(row["tokens"]) for row in rows),
             content["clashes"],
             content["about"],
+            content.get("unique"),
             load_file(path)["code_vectors"] if (path := folder / "codes.safetensors").exists() else None,
         )
 
@@ -170,7 +190,9 @@ def settle(
     waiting = proposals
     for attempt in range(1 + (tries if again else 0)):
         if attempt and again:
-            waiting = again(sorted(set(proposals) - set(chosen)), attempt)
+            left = sorted(set(proposals) - set(chosen))
+            others = again(left, attempt)
+            waiting = {docno: others[docno] for docno in left}
         _learn(known, waiting, tokenise)
         for docno in _in_order(waiting):
             offers = enumerate(waiting[docno], 1)
@@ -194,7 +216,13 @@ def settle(
         tuple(chosen[docno][1] for docno in docnos),
         dict(sorted(clashes.items())),
         dict(about or {}),
+        _unique(proposals, known),
     )
+
+
+def _unique(proposals: Proposals, known: Mapping[str, Tokens]) -> int:
+    first = Counter(known[row[0][0]] for row in proposals.values())
+    return sum(many == 1 for many in first.values())
 
 
 def _rank(rank: int) -> str:

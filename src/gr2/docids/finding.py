@@ -3,21 +3,19 @@
 from collections.abc import Mapping
 
 from gr2.baselines.sparse import BM25, BM25Config
-from gr2.data import Collection
 
 CUT = 100
 """Ranks at which the search is cut: a document behind it counts as not found."""
+SETTINGS = BM25Config(k1=0.9, b=0.4)
+"""Of the search."""
 BATCH = 1000
 """Docids searched for at a time: the rankings of a whole corpus would fill the memory."""
 
 
-def reciprocal_ranks(
-    texts: Mapping[str, str], collection: Collection, *, progress: bool = False
-) -> dict[str, float]:
+def reciprocal_ranks(texts: Mapping[str, str], index: BM25, *, progress: bool = False) -> dict[str, float]:
     """1 / rank of each document when its docid's text (docno → text) is the query; 0 if it is not found."""
     from tqdm import tqdm
 
-    index = BM25.index(collection.documents, BM25Config(k1=0.9, b=0.4), progress=progress)
     docnos, ranks = sorted(texts), dict[str, float]()
     for start in tqdm(range(0, len(docnos), BATCH), leave=False, disable=not progress):
         run = index.search({docno: texts[docno] for docno in docnos[start : start + BATCH]}, CUT)

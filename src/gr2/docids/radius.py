@@ -10,16 +10,17 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from gr2.baselines.sparse import BM25
 from gr2.data import Collection
 from gr2.docids import latent
-from gr2.docids.finding import reciprocal_ranks
+from gr2.docids.finding import SETTINGS, reciprocal_ranks
 from gr2.docids.writing import Writer
-from gr2.store import atomic_file
 from gr2.tables import render
 
 
@@ -28,8 +29,12 @@ class AtRadius:
     """What is written at one radius: the first proposal of each document."""
 
     radius: float
+    documents: int
+    """How many were written for: all, or a sample, in which fewer can clash than in the whole collection."""
     found: float
     """MRR of the own document, by BM25 over the whole collection."""
+    error: float
+    """The standard error of that."""
     near: float
     """MRR of the own document among those written for, by similarity of e_q of the docid and e_d."""
     unique: float
@@ -64,19 +69,19 @@ def compare_radii(
         docnos = sorted(texts)
         chosen = np.random.default_rng(0).choice(len(docnos), sample, replace=False)
         texts = {docnos[place]: texts[docnos[place]] for place in sorted(chosen.tolist())}
-    e_d = writer.represent_documents(texts)
+    e_d, index = writer.represent_documents(texts), BM25.index(collection.documents, SETTINGS)
     found = []
     for radius in radii:
         here = writer.with_radius(radius)
         kept = folder / f"{here.written}-sample-{len(texts)}"
         proposals = here.propose(texts, kept, progress=progress)
         first = {docno: rows[0][0] for docno, rows in proposals.items()}
-        found.append(_at(radius, writer, collection, first, e_d))
+        found.append(_at(radius, writer, index, first, e_d))
     return found
 
 
 def _at(
-    radius: float, writer: Writer, collection: Collection, first: Mapping[str, str], e_d: Mapping[str, Tensor]
+    radius: float, writer: Writer, index: BM25, first: Mapping[str, str], e_d: Mapping[str, Tensor]
 ) -> AtRadius:
     docnos = sorted(first)
     e_q = writer.represent_queries([first[docno] for docno in docnos])
@@ -86,10 +91,12 @@ def _at(
     count = len(docnos)
     total = float(apart.sum() - apart.diagonal().sum())
     how_many = Counter(first.values())
-    ranked = reciprocal_ranks(first, collection)
+    ranked = np.array(list(reciprocal_ranks(first, index).values()))
     return AtRadius(
         radius=radius,
-        found=sum(ranked.values()) / count,
+        documents=count,
+        found=float(ranked.mean()),
+        error=float(ranked.std()) / count**0.5,
         near=float((1 / ranks).mean()),
         unique=sum(how_many[text] == 1 for text in first.values()) / count,
         distance=1 - total / max(1, count * (count - 1)),
@@ -109,42 +116,23 @@ def as_table(rows: Sequence[AtRadius]) -> str:
         "radius",
         "finds its document: MRR by BM25",
         "… by the latent space",
-        "unique docids",
+        f"unique docids of {rows[0].documents:,}",
         "mean distance",
     ]
     return render(
         head,
         [
-            [f"{r.radius:g}", *(f"{value:.3f}" for value in (r.found, r.near, r.unique, r.distance))]
+            [
+                f"{r.radius:g}",
+                f"{r.found:.3f} ± {r.error:.3f}",
+                *(f"{value:.3f}" for value in (r.near, r.unique, r.distance)),
+            ]
             for r in rows
         ],
         "markdown",
     )
 
 
-def as_dicts(rows: Sequence[AtRadius]) -> list[dict[str, float]]:
+def as_dicts(rows: Sequence[AtRadius]) -> list[dict[str, Any]]:
     """For JSON."""
     return [asdict(row) for row in rows]
-
-
-def plot(rows: Sequence[AtRadius], path: Path) -> None:
-    """Draw relevance and distinctness over the radius, as a .png or .svg file."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise ValueError("drawing needs the extra `plots`: pip install 'gr2[plots]'") from error
-    figure = Figure(figsize=(6, 4), layout="constrained")
-    axes = figure.subplots()
-    radii = [row.radius for row in rows]
-    lines = {
-        "relevance: MRR by BM25": [row.found for row in rows],
-        "relevance: MRR in the latent space": [row.near for row in rows],
-        "distinctness: unique docids": [row.unique for row in rows],
-        "distinctness: mean distance": [row.distance for row in rows],
-    }
-    for name, values in lines.items():
-        axes.plot(radii, values, marker="o", label=name, linestyle="-" if "relevance" in name else "--")
-    axes.set(xlabel="radius |r|", ylim=(0, 1.05))
-    axes.legend()
-    with atomic_file(path) as temporary:
-        figure.savefig(temporary, format=path.suffix.lstrip(".") or "png", dpi=110)

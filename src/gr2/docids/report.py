@@ -9,16 +9,15 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from gr2.baselines.sparse import BM25
 from gr2.data import Collection
 from gr2.docids import Docids
-from gr2.docids.finding import CUT, reciprocal_ranks
+from gr2.docids.finding import CUT, SETTINGS, reciprocal_ranks
 from gr2.similarity import words
-from gr2.store import atomic_file
 from gr2.tables import render
 from gr2.trie import Trie
 
@@ -29,9 +28,10 @@ KINDS = {
     "resampled": "found all taken and got a proposal of another list",
     "numbered": "found nothing free: the first proposal with a number behind it",
 }
-PLACES = 8  # at how many places tokens are counted
+PLACES = 8  # at how many places the balance is printed; JSON and plots have all
 SIDE = [  # the figures that are laid side by side
-    *("documents", "first proposal", *list(KINDS)[1:], "mean length", "tokens to uniqueness"),
+    *("documents", "unique proposals", "first proposal", *list(KINDS)[1:]),
+    *("mean length", "tokens to uniqueness"),
     *(f"MRR@{CUT}", "Hits@1", "searched for", "neighbour prefix share", "neighbour Jaccard"),
 ]
 
@@ -74,7 +74,7 @@ class Place:
     entropy: float
     """Of the token, in bits."""
     maximum: float
-    """What it would be if all of these tokens were equally frequent."""
+    """What it would be if all that could stand here were equally frequent: all codes, or these tokens."""
 
 
 @dataclass(frozen=True)
@@ -108,6 +108,8 @@ class Health:
     documents: int
     clashes: Mapping[str, int]
     """What each document got when the docids were made; a document that went since is still counted."""
+    unique: int | None
+    """Documents whose first proposal was nobody else's, when they were made; None where it is not known."""
     lengths: Spread
     """In tokens, without the end."""
     to_unique: Spread
@@ -137,7 +139,8 @@ class Health:
 
     def as_text(self) -> str:
         """The report to read, with a line on what each figure says."""
-        facts = [f"{name} {value}" for name, value in self.about.items() if name != "scheme"]
+        plain = {name: value for name, value in self.about.items() if not isinstance(value, Mapping)}
+        facts = [f"{name} {value}" for name, value in plain.items() if name != "scheme"]
         head = ", ".join([f"{self.scheme}: {self.documents:,} docids", *facts])
         table = render(["figure", "value", "what it says"], self.rows())
         return "\n\n".join([head, table, *_tables(self)])
@@ -172,10 +175,11 @@ def health(
         about=dict(docids.about),
         documents=len(docids),
         clashes=dict.fromkeys(KINDS, 0) | dict(docids.clashes),
+        unique=docids.unique,
         lengths=_spread(map(len, docids.tokens)),
         to_unique=_spread(np.repeat(np.arange(len(depths)), alone).tolist()),
         depths=depths,
-        places=_places(docids.tokens),
+        places=_places(docids.tokens, docids.about.get("choices")),
         retrieval=_searched(docids, collection, sample, progress) if is_text else None,
         neighbours=_neighbours(docids, is_text) if len(docids) > 1 else None,
     )
@@ -186,35 +190,6 @@ def side_by_side(healths: Mapping[str, Health]) -> str:
     columns = [_figures(each) for each in healths.values()]
     rows = [[name, *(column[name][0] for column in columns)] for name in SIDE]
     return render(["figure", *healths], rows, "markdown")
-
-
-def plot(healths: Mapping[str, Health], path: Path) -> None:
-    """Draw lengths, uniqueness, entropy and clashes of schemes over each other, as a .png or .svg file."""
-    kind = path.suffix.lower().lstrip(".")
-    if kind not in ("png", "svg"):
-        raise ValueError(f"{path}: expected a name that ends in .png or .svg")
-    try:
-        from matplotlib import rc_context
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise ValueError("drawing needs the extra `plots`: pip install 'gr2[plots]'") from error
-
-    figure = Figure(figsize=(10, 7), layout="constrained")
-    panels = figure.subplots(2, 2).ravel()
-    for number, report in enumerate(healths.values()):
-        _draw(panels, report, f"C{number}", number, len(healths))
-    titles = ("length", "uniqueness", "code balance (dashed: at most)", "what the clash rule gave")
-    across = ("tokens", "depth in tokens", "place", "")
-    up = ("share of docids", "share of docids that are alone", "entropy in bits", "share of documents")
-    for axes, title, x, y in zip(panels, titles, across, up, strict=True):
-        axes.set(title=title, xlabel=x, ylabel=y)
-        axes.set_ylim(bottom=0)
-        axes.xaxis.get_major_locator().set_params(integer=True)  # no half tokens
-    panels[3].set_xticks(range(len(KINDS)), [kind.replace(" or ", "\nor ") for kind in KINDS])
-    figure.legend(panels[0].get_lines(), list(healths), loc="outside lower center", ncols=4)
-    # A fixed salt and no date: the same figures give the same bytes.
-    with rc_context({"svg.hashsalt": "gr2"}), atomic_file(path) as temporary:
-        figure.savefig(temporary, format=kind, dpi=110, metadata={"Date": None} if kind == "svg" else None)
 
 
 def _depths(trie: Trie) -> tuple[Depth, ...]:
@@ -231,13 +206,13 @@ def _depths(trie: Trie) -> tuple[Depth, ...]:
         start, stop, ended = stop, stop + children, ended + leaves
 
 
-def _places(rows: Sequence[Sequence[int]]) -> tuple[Place, ...]:
+def _places(rows: Sequence[Sequence[int]], choices: int | None) -> tuple[Place, ...]:
     places = []
-    for place in range(min(PLACES, max(map(len, rows)))):
+    for place in range(max(map(len, rows))):
         counts = np.array(list(Counter(row[place] for row in rows if len(row) > place).values()))
         shares = counts / counts.sum()
         entropy = float((shares * np.log2(1 / shares)).sum())
-        maximum = float(np.log2(len(counts)))
+        maximum = float(np.log2(min(choices or len(counts), counts.sum())))
         places.append(Place(place, int(counts.sum()), len(counts), entropy, maximum))
     return tuple(places)
 
@@ -248,7 +223,8 @@ def _searched(docids: Docids, collection: Collection, sample: int | None, progre
         docnos = sorted(texts)
         chosen = np.random.default_rng(0).choice(len(docnos), sample, replace=False)
         texts = {docnos[position]: texts[docnos[position]] for position in chosen.tolist()}
-    found = list(reciprocal_ranks(texts, collection, progress=progress).values())
+    index = BM25.index(collection.documents, SETTINGS, progress=progress)
+    found = list(reciprocal_ranks(texts, index, progress=progress).values())
     return SelfRetrieval(len(found), sum(found) / len(found), found.count(1.0) / len(found))
 
 
@@ -282,10 +258,15 @@ def _figures(health: Health) -> dict[str, tuple[str, str]]:
     """Name → the figure as it is printed, and what it says."""
     length, unique, found, near = health.lengths, health.to_unique, health.retrieval, health.neighbours
     made = f"got rank 1, of {sum(health.clashes.values()):,} when docids were given out"
+    alone = None if health.unique is None else health.unique / max(1, sum(health.clashes.values()))
     mrr, hits, many = (found.mrr, found.hits, found.documents) if found else (None, None, None)
     prefix, share, jaccard = (near.prefix, near.share, near.jaccard) if near else (None, None, None)
     return {
         "documents": (f"{health.documents:,}", "each has a docid of its own"),
+        "unique proposals": (
+            _cell(alone, ".1%"),
+            "first proposals that are nobody else's",
+        ),
         "first proposal": (_cell(health.first_proposal, ".1%"), made),
         **{kind: (f"{health.clashes[kind]:,}", what) for kind, what in KINDS.items()},
         "shortest": (f"{length.least:,}", "tokens of the shortest docid, without the end"),
@@ -294,7 +275,10 @@ def _figures(health: Health) -> dict[str, tuple[str, str]]:
         "longest": (f"{length.most:,}", "tokens of the longest docid"),
         "tokens to uniqueness": (f"{unique.mean:.2f}", "mean tokens that tell a docid from all others"),
         "median to uniqueness": (f"{unique.median:g}", "half of the docids need no more for that"),
-        f"MRR@{CUT}": (_cell(mrr), "of each document when BM25 searches with its docid; codes are not words"),
+        f"MRR@{CUT}": (
+            _cell(mrr),
+            f"of the document by its docid's words; BM25 k1={SETTINGS.k1:g} b={SETTINGS.b:g}",
+        ),
         "Hits@1": (_cell(hits), "share of documents that BM25 finds first"),
         "searched for": (_cell(many, ","), "documents in these two figures: all, or a seeded sample"),
         "neighbour prefix": (_cell(prefix, ".2f"), "mean tokens shared with the next docid in order"),
@@ -317,27 +301,12 @@ def _tables(health: Health) -> list[str]:
     ]
     places = [
         [str(row.place), f"{row.docids:,}", f"{row.distinct:,}", f"{row.entropy:.2f}", f"{row.maximum:.2f}"]
-        for row in health.places
+        for row in health.places[:PLACES]
     ]
     return [
         "Lengths: how many docids have so many tokens\n" + render(["tokens", "docids", "share"], lengths),
         "Depths: beginnings of so many tokens, mean children of one, docids that are alone by then\n"
         + render(["depth", "nodes", "branching", "unique"], depths),
-        f"Places: bits of the token at the first {PLACES} places, and if all tokens there were as frequent\n"
+        f"Places: bits of the token at the first {PLACES} places, and the most they could be\n"
         + render(["place", "docids", "distinct", "entropy", "at most"], places),
     ]
-
-
-def _draw(panels: Any, health: Health, colour: str, number: int, of: int) -> None:
-    """Put one scheme into the four panels."""
-    counts, look = health.lengths.counts, {"color": colour, "marker": "."}
-    lengths = range(max(0, health.lengths.least - 1), health.lengths.most + 2)
-    shares = [counts.get(length, 0) / health.documents for length in lengths]
-    panels[0].plot(lengths, shares, drawstyle="steps-mid", **look)
-    panels[1].plot([row.depth for row in health.depths], [row.unique for row in health.depths], **look)
-    places = [row.place for row in health.places]
-    panels[2].plot(places, [row.entropy for row in health.places], **look)
-    panels[2].plot(places, [row.maximum for row in health.places], color=colour, linestyle="--", alpha=0.5)
-    width, total = 0.8 / of, max(1, sum(health.clashes.values()))
-    left = [place - 0.4 + (number + 0.5) * width for place in range(len(KINDS))]
-    panels[3].bar(left, [health.clashes[kind] / total for kind in KINDS], width, color=colour)

@@ -5,7 +5,7 @@ Schemes that read a docid off the document are functions in `text`; those that c
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,9 @@ class Making:
 
     collection: Collection
     backbone: str
-    """Folder or hub name of a checkpoint: its tokenizer reads text docids, its encoder makes vectors."""
+    """Folder or hub name of a checkpoint: its tokenizer reads text docids."""
+    encoder: str = ""
+    """Folder or hub name of the checkpoint that makes the vectors to cluster; empty: the backbone."""
     folder: Path
     """For what is kept between interruptions."""
     words: int = 12
@@ -62,8 +64,13 @@ class Making:
         if self.known_vectors is not None:
             return self.known_vectors
         return document_vectors(
-            self.collection, self.docnos, self.backbone, self.folder, progress=self.progress
+            self.collection, self.docnos, self.encoder or self.backbone, self.folder, progress=self.progress
         )
+
+    @property
+    def reads(self) -> str:
+        """What the encoder is called."""
+        return Path(self.encoder or self.backbone).name
 
     def about(self, scheme: str, **more: Any) -> dict[str, Any]:
         """What is kept with docids."""
@@ -94,13 +101,14 @@ def _text(name: str, propose: Callable[..., Proposals]) -> Scheme:
 def _number(making: Making) -> Docids:
     proposals = numbers(making.collection.documents)
     sizes = [10] * len(str(len(making.docnos) - 1))
-    return settle(proposals, code_tokeniser(sizes), making.about("number", codes=count(sizes)))
+    return settle(proposals, code_tokeniser(sizes), making.about("number", codes=count(sizes), choices=10))
 
 
 def _kmeans(making: Making) -> Docids:
     paths = kmeans_paths(making.vectors(), branches=making.branches, leaf=making.leaf, seed=making.seed)
     sizes = [max(making.branches, making.leaf)] * max(map(len, paths))
-    about = making.about("kmeans", branches=making.branches, leaf=making.leaf, codes=count(sizes))
+    about = making.about("kmeans", branches=making.branches, leaf=making.leaf, seed=making.seed)
+    about |= {"codes": count(sizes), "choices": sizes[0], "encoder": making.reads}
     return settle(_coded(making.docnos, paths), code_tokeniser(sizes), about)
 
 
@@ -109,7 +117,8 @@ def _quantised(name: str, quantise: Callable[..., tuple[Any, Vectors]], usual: i
         places = making.places or usual
         codes, rows = quantise(making.vectors(), places=places, codes=making.codes)
         sizes = [making.codes] * places
-        about = making.about(name, places=places, codes=count(sizes))
+        about = making.about(name, places=places, codes=count(sizes), choices=making.codes)
+        about |= {"encoder": making.reads}
         docids = settle(_coded(making.docnos, codes.tolist()), code_tokeniser(sizes), about)
         digits = np.zeros((count(sizes) - len(rows), rows.shape[1]), np.float32)
         return replace(docids, code_vectors=np.concatenate([rows, digits]))
@@ -128,15 +137,14 @@ def _written(name: str, *, regularised: bool) -> Scheme:
             wanted = {docno: texts[docno] for docno in docnos}
             return writer.propose(wanted, kept, attempt=attempt, progress=making.progress)
 
-        about = making.about(
-            name, generator=Path(making.generator or making.backbone).name, targets=writer.pairs.targets
-        )
-        if regularised:
-            about |= {"radius": making.writing.radius}
+        about = making.about(name, seed=making.seed, targets=writer.pairs.targets)
+        about |= {"generator": Path(making.generator or making.backbone).name}
+        of_fusion = ("fusion", "radius", "tries")
+        about |= {n: v for n, v in asdict(writer.config).items() if regularised or n not in of_fusion}
         return settle(
             propose(texts, 0),
             tokeniser(making.backbone),
-            about | {"steps": making.writing.steps, "seed": making.seed},
+            about,
             again=propose,
             tries=making.writing.tries if regularised and making.writing.radius else 0,
         )

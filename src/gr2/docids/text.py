@@ -8,6 +8,7 @@ these are the untrained forms, by word statistics.
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from hashlib import blake2b
 from math import log
 from urllib.parse import unquote, urlsplit
 
@@ -100,10 +101,17 @@ def term_sets(documents: Iterable[Document], *, words: int = 12) -> Proposals:
 
 
 def numbers(documents: Iterable[Document], *, words: int = 0) -> Proposals:
-    """An arbitrary number for each document (DSI-Num): its place among the sorted docnos, in digits."""
-    docnos = sorted(document.docno for document in documents)
+    """An arbitrary number for each document (DSI-Num), in digits: its place by a hash of its docno.
+
+    Docnos themselves often stand in an order of topics, which would make numbers a tree of them.
+    """
+    docnos = sorted((document.docno for document in documents), key=_arbitrary)
     width = len(str(len(docnos) - 1))
     return {docno: [("-".join(f"{place:0{width}}"), 0.0)] for place, docno in enumerate(docnos)}
+
+
+def _arbitrary(docno: str) -> tuple[bytes, str]:
+    return blake2b(docno.encode(), digest_size=8).digest(), docno
 
 
 def _title(document: Document, words: int) -> str:

@@ -70,6 +70,11 @@ class WritingConfig:
         return {name: value for name, value in asdict(self).items() if name not in writing}
 
 
+Chunk = list[tuple[str, list[int]]]
+"""Docnos and source tokens."""
+Shard = list[Chunk]
+
+
 class Writer:
     """A docid model with its tokenizer and the tokens it may write."""
 
@@ -171,12 +176,17 @@ class Writer:
         config = self.config
         return f"written-{config.radius:g}-{config.beams}-{config.length_penalty:g}"
 
-    def chunks(self, texts: Mapping[str, str]) -> list[list[tuple[str, list[int]]]]:
+    def chunks(self, texts: Mapping[str, str]) -> list[Chunk]:
         """Documents as source tokens in chunks of like length, whatever their order was."""
         docnos = sorted(texts)
         read = self._read([texts[docno] or docno for docno in docnos])
         rows = sorted(zip(docnos, read, strict=True), key=lambda row: (len(row[1]), row[0]))
         return [rows[start : start + CHUNK] for start in range(0, len(rows), CHUNK)]
+
+    def shards(self, texts: Mapping[str, str]) -> list[Shard]:
+        """The same chunks in groups that are written to one file each."""
+        chunks = self.chunks(texts)
+        return [chunks[start : start + SHARD] for start in range(0, len(chunks), SHARD)]
 
     def propose(
         self, texts: Mapping[str, str], folder: Path, *, attempt: int = 0, progress: bool = False
@@ -184,28 +194,32 @@ class Writer:
         """Write for every document (docno → text); each shard is kept in the folder when it is done."""
         from tqdm import tqdm
 
-        chunks = self.chunks(texts)
-        shards = [chunks[start : start + SHARD] for start in range(0, len(chunks), SHARD)]
+        shards = self.shards(texts)
+        decoder = self.fusion.generator.decoder_for_search()
         proposals: dict[str, list[tuple[str, float]]] = {}
         with tqdm(total=len(texts), unit="document", leave=False, disable=not progress) as bar:
             for number, shard in enumerate(shards):
                 path = folder / f"proposals-{attempt}-{number:05}-of-{len(shards):05}.jsonl"
-                if not path.exists():
-                    self._write_shard(shard, path, texts, attempt=attempt)
-                lines = map(orjson.loads, path.read_bytes().splitlines())
-                proposals |= {row["docno"]: [(t, s) for t, s in row["proposals"]] for row in lines}
+                docnos = {docno for chunk in shard for docno, _ in chunk}
+                if not path.exists() or _read(path).keys() != docnos:  # of others: who clashed has changed
+                    self.write_shard(shard, path, texts, attempt=attempt, decoder=decoder)
+                proposals |= _read(path)
                 bar.update(sum(map(len, shard)))
         return proposals
 
-    def _write_shard(
+    def write_shard(
         self,
-        shard: Sequence[Sequence[tuple[str, list[int]]]],
+        shard: Shard,
         path: Path,
         texts: Mapping[str, str],
         *,
-        attempt: int,
+        attempt: int = 0,
+        decoder: Any = None,
     ) -> None:
-        found = {docno: row for chunk in shard for docno, row in self.write(chunk, attempt=attempt).items()}
+        """Write for the documents of a shard, anywhere: the outcome depends on model and arguments alone."""
+        decoder = decoder or self.fusion.generator.decoder_for_search()
+        each = (self.write(chunk, attempt=attempt, decoder=decoder) for chunk in shard)
+        found = {docno: row for chunk in each for docno, row in chunk.items()}
         with atomic_file(path) as temporary, temporary.open("wb") as stream:
             for docno, row in found.items():
                 # Nothing but the end was written: what the document begins with, behind all that wrote.
@@ -214,16 +228,15 @@ class Writer:
 
     @torch.inference_mode()
     def write(
-        self, chunk: Sequence[tuple[str, list[int]]], *, attempt: int = 0
+        self, chunk: Chunk, *, attempt: int = 0, decoder: Any = None
     ) -> dict[str, list[tuple[str, float]]]:
         """The beam list of each document of a chunk (docno and source tokens): texts and scores."""
         ids, mask = padded([row for _, row in chunk])
         states, e_d = self.fusion.read_documents(ids, mask)
         z = None if e_d is None else on_sphere(e_d, self.noise(chunk, attempt), self.config.radius)
         states, mask = self.fusion.memory(z, states, mask)
-        decoder = self.fusion.generator.decoder_for_search()
         found = free_beam(
-            decoder,
+            decoder or self.fusion.generator.decoder_for_search(),
             states,
             mask,
             end=END,
@@ -241,7 +254,7 @@ class Writer:
             rows[docno] = list(best.items())
         return rows
 
-    def noise(self, chunk: Sequence[tuple[str, list[int]]], attempt: int) -> Tensor:
+    def noise(self, chunk: Chunk, attempt: int) -> Tensor:
         """[B, Z] Gaussian, of each document its own: by seed, docno and the number of the try."""
         seeds = [
             int.from_bytes(blake2b(f"{self.seed} {attempt} {docno}".encode(), digest_size=8).digest())
@@ -274,3 +287,9 @@ class Writer:
         other = Writer(self.fusion, self.tokenizer, self.vocabulary.tolist(), config, seed=self.seed)
         other.pairs, other.about = self.pairs, self.about
         return other
+
+
+def _read(path: Path) -> dict[str, list[tuple[str, float]]]:
+    """What `write_shard` wrote."""
+    lines = map(orjson.loads, path.read_bytes().splitlines())
+    return {row["docno"]: [(text, score) for text, score in row["proposals"]] for row in lines}
