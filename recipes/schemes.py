@@ -65,6 +65,7 @@ def making(options: argparse.Namespace, path: str, scheme: str, radius: float = 
         backbone=options.backbone,
         folder=folder,
         words=6,
+        places=options.places,
         generator=options.generator,
         writing=WritingConfig(
             steps=options.generator_steps,
@@ -194,6 +195,7 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=5000, help="to learn from at most (5,000)")
     parser.add_argument("--tokens", type=int, default=64, help="at which a document is cut for it (64)")
     parser.add_argument("--beams", type=int, default=5, help="(5)")
+    parser.add_argument("--places", type=int, default=8, help="of pq and rq; 0: 24 and 32, much slower (8)")
     parser.add_argument("--sample", type=int, default=300, help="documents of the comparison of radii (300)")
     parser.add_argument("--steps", type=int, default=200, help="of each retrieval model (200)")
     parser.add_argument("--node-prior", action="store_true", help="sweep with it (without)")
