@@ -588,16 +588,17 @@ def test_no_radius_is_plain_beam_search_from_the_document(writer):
         assert [score for _, score in found[docno]] == pytest.approx(list(row.values()), abs=1e-5)
 
 
-def test_a_radius_moves_z_by_that_much(writer):
-    chunk, far = writer.chunks(texts_of(toys(50)))[0], writer.with_radius(2.5)
+@pytest.mark.parametrize(("attempt", "length"), [(0, 0.6), (1, 1.2), (2, 2.4)])
+def test_a_radius_moves_z_by_that_much_and_every_other_try_twice_as_far(writer, attempt, length):
+    chunk, far = writer.chunks(texts_of(toys(50)))[0], writer.with_radius(0.6)
 
     def z_of(e_d):
-        noise = far.noise(chunk, 1)
-        return (e_d + 2.5 * noise / noise.norm(dim=1, keepdim=True)).clamp(-1, 1)
+        noise = far.noise(chunk, attempt)
+        return (e_d + length * noise / noise.norm(dim=1, keepdim=True)).clamp(-1, 1)
 
-    found, expected = far.write(chunk, attempt=1), by_hand(far, chunk, z_of)
+    found, expected = far.write(chunk, attempt=attempt), by_hand(far, chunk, z_of)
     assert [list(dict(found[docno])) for docno, _ in chunk] == [list(row) for row in expected]
-    assert found != far.write(chunk, attempt=2)
+    assert found != far.write(chunk, attempt=attempt + 1)
 
 
 def test_proposals_depend_neither_on_shards_nor_on_order(writer, tmp_path, monkeypatch):

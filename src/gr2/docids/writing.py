@@ -61,7 +61,7 @@ class WritingConfig:
     beams: int = 10
     length_penalty: float = 1.0
     tries: int = 3
-    """New vectors r for a document that found all its proposals taken."""
+    """New vectors r for a document that found all its proposals taken, each twice as long as the last."""
 
     @property
     def learning(self) -> dict[str, Any]:
@@ -233,7 +233,8 @@ class Writer:
         """The beam list of each document of a chunk (docno and source tokens): texts and scores."""
         ids, mask = padded([row for _, row in chunk])
         states, e_d = self.fusion.read_documents(ids, mask)
-        z = None if e_d is None else on_sphere(e_d, self.noise(chunk, attempt), self.config.radius)
+        radius = self.config.radius * 2**attempt
+        z = None if e_d is None else on_sphere(e_d, self.noise(chunk, attempt), radius)
         states, mask = self.fusion.memory(z, states, mask)
         found = free_beam(
             decoder or self.fusion.generator.decoder_for_search(),
