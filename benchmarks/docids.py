@@ -10,7 +10,8 @@ A model that has learned nothing writes until it is cut: give the folder of a tr
 
   ours      `free_beam` on the decoder's prepared weights
   generate  `T5ForConditionalGeneration.generate` with the same stack and head, cached keys and values
-  stock     the same with the head over the whole vocabulary of the checkpoint, which `generate` would use
+  stock     the same with a head as wide as the checkpoint's whole vocabulary, as `generate` has it; the rows
+            that nobody may write are zeros and are suppressed, so its scores, and what it writes, differ
 """
 
 import argparse
