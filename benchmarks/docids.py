@@ -88,11 +88,20 @@ def generate(writer: Writer, extra: int = 0) -> Ask:
         suppress_tokens=[START, *range(size - extra, size)],
     )
 
+    def ended(ids: Tensor, scores: Tensor) -> Tensor:
+        """Behind the longest docid only the end may come, as with ours."""
+        if ids.shape[1] <= config.query:
+            return scores
+        only = torch.full_like(scores, -torch.inf)
+        only[:, END] = scores[:, END]
+        return only
+
     def ask(states: Tensor, mask: Tensor) -> list[list[tuple[int, ...]]]:
         out = model.generate(
             encoder_outputs=hf.modeling_outputs.BaseModelOutput(last_hidden_state=states),
             attention_mask=mask,
             generation_config=settings,
+            logits_processor=hf.LogitsProcessorList([ended]),
         )
         rows = [tuple(t for t in row[1:] if t > END) for row in out.tolist()]
         return [rows[i : i + config.beams] for i in range(0, len(rows), config.beams)]
