@@ -3,6 +3,7 @@
 import json
 import re
 import sys
+from collections import Counter
 from dataclasses import replace
 from math import log2
 
@@ -11,11 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gr2.baselines.sparse import BM25, BM25Config
 from gr2.data import Collection, Document
 from gr2.docids import Docids, letters, settle
 from gr2.docids.codes import code_tokeniser, count
 from gr2.docids.drawing import draw_healths, draw_radii
-from gr2.docids.radius import AtRadius, as_dicts, as_table, suggested
+from gr2.docids.radius import AtRadius, as_dicts, as_table, neighbourhoods, suggested
 from gr2.docids.report import Depth, Health, health, side_by_side
 
 ANIMALS = {"a": "cat", "b": "cats", "c": "cow", "d": "dog", "e": "dog", "f": "conger"}
@@ -383,3 +385,15 @@ def test_radii_are_drawn_and_told(tmp_path):
     table = as_table(rows).splitlines()
     assert "unique docids of 1,200" in table[0] and "0.500 ± 0.010" in table[-1]
     assert [AtRadius(**row) for row in as_dicts(rows)] == rows
+
+
+def test_a_sample_has_documents_together_that_are_alike():
+    texts = {f"d{i:03}": f"topic{i % 100} word{i % 100} and common words" for i in range(1000)}
+    index = BM25.index(collection(texts).documents, BM25Config())
+    found = neighbourhoods(texts, index, 100)
+    topics = Counter(text.split()[0] for text in found.values())
+    assert len(found) == 100 and set(topics.values()) == {10}, "ten topics with all their documents"
+    assert found == neighbourhoods(dict(reversed(texts.items())), index, 100) and list(found) == sorted(found)
+    assert len(neighbourhoods(texts, index, 95)) == 95
+    blank = {docno: "" for docno in texts}
+    assert len(neighbourhoods(blank, index, 50)) == 50, "who has no words comes alone"

@@ -23,6 +23,11 @@ from gr2.docids.finding import SETTINGS, reciprocal_ranks
 from gr2.docids.writing import Writer
 from gr2.tables import render
 
+NEAR = 10
+"""Documents of a neighbourhood in a sample."""
+WORDS = 32
+"""Of a document's beginning, by which its neighbours are found."""
+
 
 @dataclass(frozen=True)
 class AtRadius:
@@ -30,7 +35,7 @@ class AtRadius:
 
     radius: float
     documents: int
-    """How many were written for: all, or a sample, in which fewer can clash than in the whole collection."""
+    """How many were written for: all, or a sample of neighbourhoods."""
     found: float
     """MRR of the own document, by BM25 over the whole collection."""
     error: float
@@ -59,25 +64,38 @@ def compare_radii(
         collection: whose documents to write for.
         radii: to be compared.
         folder: where what was written is kept, so that an interruption loses little.
-        sample: documents to write for at most, drawn from the sorted docnos; None for all.
+        sample: documents to write for at most; None for all.
         progress: whether to show bars.
     """
     if not writer.config.fusion.regularised:
         raise ValueError("a plain generator of pseudo-queries has no latent space and so no radius")
     texts = {document.docno: document.contents for document in collection.documents}
+    index = BM25.index(collection.documents, SETTINGS)
     if sample is not None and sample < len(texts):
-        docnos = sorted(texts)
-        chosen = np.random.default_rng(0).choice(len(docnos), sample, replace=False)
-        texts = {docnos[place]: texts[docnos[place]] for place in sorted(chosen.tolist())}
-    e_d, index = writer.represent_documents(texts), BM25.index(collection.documents, SETTINGS)
+        texts = neighbourhoods(texts, index, sample)
+    e_d = writer.represent_documents(texts)
     found = []
     for radius in radii:
         here = writer.with_radius(radius)
-        kept = folder / f"{here.written}-sample-{len(texts)}"
+        kept = folder / f"{here.written}-near-{len(texts)}"
         proposals = here.propose(texts, kept, progress=progress)
         first = {docno: rows[0][0] for docno, rows in proposals.items()}
         found.append(_at(radius, writer, index, first, e_d))
     return found
+
+
+def neighbourhoods(texts: Mapping[str, str], index: BM25, sample: int) -> dict[str, str]:
+    """So many of the documents (docno → text): some by chance, each with those that are most like it.
+
+    Docids clash between documents that are alike; a sample by chance alone would hide most of it.
+    """
+    docnos = sorted(texts)
+    order = [docnos[place] for place in np.random.default_rng(0).permutation(len(docnos))[:sample]]
+    begin = {docno: " ".join(texts[docno].split()[:WORDS]) for docno in order}
+    run = index.search(begin, NEAR)
+    found = [near for docno in order for near in (docno, *run.docnos(docno))]
+    kept = list(dict.fromkeys(found))[:sample]
+    return {docno: texts[docno] for docno in sorted(kept)}
 
 
 def _at(
