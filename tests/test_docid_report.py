@@ -362,15 +362,18 @@ def test_what_is_refused():
 
 
 def test_the_suggested_radius_has_most_unique_docids_of_those_that_still_find_their_documents():
-    def row(radius, found, unique):
+    def row(radius, found, unique, near=0.5):
         return AtRadius(
-            radius=radius, documents=9, found=found, error=0.1, near=0.5, unique=unique, distance=0.5
+            radius=radius, documents=9, found=found, error=0.1, near=near, unique=unique, distance=0.5
         )
 
     rows = [row(2.0, 0.7, 0.9), row(0.0, 0.8, 0.3), row(1.0, 0.77, 0.5), row(0.5, 0.9, 0.5)]
     assert suggested(rows) == 0.5  # the smaller of two that are level
     assert suggested(rows, keeping=0.5) == 2.0
     assert suggested(rows[1:2]) == 0.0
+    assert suggested([*rows, row(3.0, 0.9, 0.8, near=0.4)]) == 0.5, "in the latent space it is far away"
+    assert suggested([row(0.0, 0.8, 0.9), rows[0], rows[2]]) == 1.0, "0 is to compare with"
+    assert suggested([row(0.0, 0.9, 0.3), rows[0], rows[2]]) == 1.0, "none keeps as much"
 
 
 def test_radii_are_drawn_and_told(tmp_path):

@@ -187,7 +187,7 @@ def radius(
         writer, making.collection, radii, making.folder, sample=sample, progress=making.progress
     )
     print(as_table(rows))
-    print(f"most unique of those that keep 95% of the relevance: --radius {suggested(rows):g}")
+    print(f"most unique of those that keep 95% of both relevances: --radius {suggested(rows):g}")
     if json:
         write_json(json, as_dicts(rows))
     if plot:

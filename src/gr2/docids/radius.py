@@ -122,10 +122,16 @@ def _at(
 
 
 def suggested(rows: Sequence[AtRadius], *, keeping: float = 0.95) -> float:
-    """The radius with most unique docids of those that keep this share of the relevance at the smallest."""
-    first = min(rows, key=lambda row: row.radius)
-    kept = [row for row in rows if row.found >= keeping * first.found]
-    return max(kept, key=lambda row: (row.unique, -row.radius)).radius
+    """The radius with most unique docids of those that keep this share of both relevances at the smallest.
+
+    A radius of 0 is there to be compared with: with it nothing is sampled. If no other keeps as much, the
+    smallest of them is suggested.
+    """
+    order = sorted(rows, key=lambda row: row.radius)
+    others = [row for row in order if row.radius > 0] or order
+    first = order[0]
+    kept = [row for row in others if row.found >= keeping * first.found and row.near >= keeping * first.near]
+    return max(kept or others[:1], key=lambda row: (row.unique, -row.radius)).radius
 
 
 def as_table(rows: Sequence[AtRadius]) -> str:
