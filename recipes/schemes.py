@@ -196,7 +196,7 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=64, help="at which a document is cut for it (64)")
     parser.add_argument("--beams", type=int, default=5, help="(5)")
     parser.add_argument("--places", type=int, default=8, help="of pq and rq; 0: 24 and 32, much slower (8)")
-    parser.add_argument("--sample", type=int, default=300, help="documents of the comparison of radii (300)")
+    parser.add_argument("--sample", type=int, default=600, help="documents of the comparison of radii (600)")
     parser.add_argument("--steps", type=int, default=200, help="of each retrieval model (200)")
     parser.add_argument("--node-prior", action="store_true", help="sweep with it (without)")
     parser.add_argument("--seeds", type=int, default=3, help="(3)")

@@ -140,7 +140,7 @@ def radius(
     generator: str = "",
     generator_steps: int = 1000,
     radii: tuple[float, ...] = (0.0, 0.5, 1.0, 2.0, 3.0, 4.0),
-    sample: int = 500,
+    sample: int = 600,
     json: Path | None = None,
     plot: Path | None = None,
     seed: int = 0,

@@ -23,8 +23,8 @@ from gr2.docids.finding import SETTINGS, reciprocal_ranks
 from gr2.docids.writing import Writer
 from gr2.tables import render
 
-NEAR = 10
-"""Documents of a neighbourhood in a sample."""
+NEAR = 3
+"""Documents of a neighbourhood in a sample: enough to clash, few enough to have many neighbourhoods."""
 WORDS = 32
 """Of a document's beginning, by which its neighbours are found."""
 
@@ -77,7 +77,7 @@ def compare_radii(
     found = []
     for radius in radii:
         here = writer.with_radius(radius)
-        kept = folder / f"{here.written}-near-{len(texts)}"
+        kept = folder / f"{here.written}-sample-{len(texts)}"
         proposals = here.propose(texts, kept, progress=progress)
         first = {docno: rows[0][0] for docno, rows in proposals.items()}
         found.append(_at(radius, writer, index, first, e_d))
