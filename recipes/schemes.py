@@ -5,15 +5,18 @@
     python recipes/schemes.py report  --backbone B --generator G --out FOLDER COLLECTION ... [--docs docs]
 
 `build` makes the docids of every scheme (the generators that write them learn for `--generator-steps`) and
-compares radii: fusion is written at the one that this suggests. `sweep` trains the same retrieval model with
-the same steps on each scheme, for every seed (of the retrieval model: each scheme's docids are made once).
-It learns docids by their tokens alone; `--node-prior` is the toolkit's default instead, where each branch of
-the trie starts from the vectors of the documents below it and docids matter less. `report` prints the tables
-of both and needs no training. All go on where they were interrupted; other settings want another folder.
+compares radii: fusion is written at the one that this suggests. `rarest` is not a scheme of the toolkit:
+fusion's docids with their rarest words first, to ask what the order of words is worth. `sweep` trains the
+same retrieval model with the same steps on each scheme, for every seed (of the retrieval model: each
+scheme's docids are made once). It learns docids by their tokens alone; `--node-prior` is the toolkit's
+default instead, where each branch of the trie starts from the vectors of the documents below it and docids
+matter less. `report` prints the tables and needs no training. All go on where they were interrupted; other
+settings want another folder.
 """
 
 import argparse
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -24,11 +27,12 @@ from graded import against, agreements, baselines
 from gr2.baselines.dense import document_vectors
 from gr2.compare import compare
 from gr2.data import Collection
-from gr2.docids import Docids
+from gr2.docids import Docids, settle
 from gr2.docids.drawing import draw_healths, draw_radii
 from gr2.docids.radius import AtRadius, as_dicts, as_table, compare_radii, suggested
 from gr2.docids.report import Health, health, side_by_side
 from gr2.docids.schemes import Making, build, learned
+from gr2.docids.text import tokeniser
 from gr2.docids.writing import WritingConfig
 from gr2.experiment import Trial, gather, sweep
 from gr2.formats import open_collection
@@ -37,7 +41,7 @@ from gr2.runs import Run
 from gr2.store import write_json
 from gr2.tables import comparison_table
 
-SCHEMES = ("fusion", "query", "title", "number", "kmeans", "pq", "rq")
+SCHEMES = ("fusion", "query", "title", "number", "kmeans", "pq", "rq", "rarest")
 MEASURES = ("nDCG@20", "ERR@20", "Hits@1")
 RADII = (0.0, 0.5, 1.0, 2.0, 3.0, 4.0)
 PLAIN: Mapping[str, Any] = {
@@ -81,14 +85,28 @@ def making(options: argparse.Namespace, path: str, scheme: str, radius: float = 
 
 
 def make(options: argparse.Namespace, path: str) -> None:
-    """Docids of every scheme, and the radii."""
+    """Docids of every scheme, each once."""
     for scheme in options.schemes:
         folder = options.out / f"{Path(path).name}.{scheme}"
-        radius = radii(options, path) if scheme == "fusion" else 0.0
-        how = making(options, path, scheme, radius)
         if not folder.exists():
-            build(scheme, how).save(folder)
+            made(options, path, scheme).save(folder)
         print(f"{folder}: {dict(Docids.load(folder).clashes)}")
+
+
+def made(options: argparse.Namespace, path: str, scheme: str) -> Docids:
+    """The docids of a scheme; fusion's at the radius that a comparison suggests."""
+    if scheme == "rarest":
+        return rarest_first(Docids.load(options.out / f"{Path(path).name}.fusion"), options.backbone)
+    radius = radii(options, path) if scheme == "fusion" else 0.0
+    return build(scheme, making(options, path, scheme, radius))
+
+
+def rarest_first(docids: Docids, backbone: str) -> Docids:
+    """The same words in another order: those that fewest docids have come first."""
+    having = Counter(word for text in docids.texts for word in set(text.split()))
+    turned = [" ".join(sorted(text.split(), key=having.__getitem__)) for text in docids.texts]
+    proposals = {docno: [(text, 0.0)] for docno, text in zip(docids.docnos, turned, strict=True)}
+    return settle(proposals, tokeniser(backbone), {**docids.about, "scheme": "rarest"})
 
 
 def radii(options: argparse.Namespace, path: str) -> float:
@@ -146,8 +164,10 @@ def report(options: argparse.Namespace, path: str) -> dict[str, Any]:
 
 
 def _done(options: argparse.Namespace, wanted: Iterable[Trial]) -> list[Trial]:
-    """The trials of the seeds that every scheme was trained with."""
+    """The trials of the seeds that every scheme was trained with, of those that were trained at all."""
     every = list(wanted)
+    begun = {t.system for t in every if (options.out / t.name).exists()}
+    every = [t for t in every if t.system in begun]
     missing = {t.plan["seed"] for t in every if not (options.out / t.name).exists()}
     return [t for t in every if t.plan["seed"] not in missing]
 
