@@ -8,18 +8,22 @@ import pytest
 import torch
 
 from gr2.backbone import EMBEDDED, FreshDecoder, is_own, makes_vectors, parts_of, tokenizer_of
+from gr2.batches import Batches
 from gr2.data import Collection, Document
 from gr2.docids.schemes import Making, build
 from gr2.embed import Encoder
-from gr2.learn import Plan, learn
+from gr2.formats import write_folder
+from gr2.learn import Plan, learn, prepare, sizes
 from gr2.model import GR2
-from gr2.network import FIRST, Network
+from gr2.network import FIRST, Network, NetworkConfig
 from gr2.pretrain import pretrain
 from gr2.prior import Prior
 from gr2.store import verify
+from gr2.train import encoded
 from gr2.trie import Trie
 from gr2.weights import load_weights, save_weights
 
+LOUD = NetworkConfig(loud=True)
 PLAN = Plan(steps=3, prior=0.0, queries=4, texts=4, learning_rate=1e-2, pretrained_rate=1.0)
 
 
@@ -38,13 +42,14 @@ def graded(count: int = 20) -> Collection:
     return Collection(name="graded", documents=tuple(documents), queries=queries, qrels={"train": qrels})
 
 
-@pytest.fixture(scope="module", params=tiny.FAMILIES)
+@pytest.fixture(scope="module", params=[*tiny.FAMILIES, "encoder beside a prior"])
 def made(request, tmp_path_factory):
     """A checkpoint of each family, and the backbone that pre-training makes of it."""
-    folder = tmp_path_factory.mktemp(request.param)
-    checkpoint = tiny.save_checkpoint(folder / "checkpoint", request.param)
+    folder = tmp_path_factory.mktemp("made")
+    family, beside, _ = request.param.partition(" beside")
+    checkpoint = tiny.save_checkpoint(folder / "checkpoint", family)
     out = folder / "backbone"
-    pretrain(graded(), str(checkpoint), out, PLAN)
+    pretrain(graded(), str(checkpoint), out, replace(PLAN, prior=1.0 if beside else 0.0))
     return checkpoint, out, folder / "backbone.model"
 
 
@@ -54,9 +59,11 @@ def test_what_was_learned_is_kept_and_the_rows_of_tokens_never_moved(made):
     trained = GR2.from_pretrained(folder)
     tokens = [int(token) for token in trained.alphabet]
     again = Network.build(out, tokens)
-    start = Network.build(checkpoint, tokens)
+    start = Network.build(checkpoint, tokens, LOUD)
     moved = 0
     for name, value in trained.network.weights().items():
+        if name.startswith("prior."):
+            continue
         assert torch.equal(again.weights()[name], value), name
         moved += not torch.equal(start.weights()[name], value)
     assert moved > 5
@@ -64,10 +71,42 @@ def test_what_was_learned_is_kept_and_the_rows_of_tokens_never_moved(made):
     assert torch.equal(again.decoder.embed_tokens.weight, start.decoder.embed_tokens.weight)
 
 
+def test_beside_a_prior_the_decoder_of_the_backbone_has_learned_to_write(tmp_path):
+    checkpoint = tiny.save_checkpoint(tmp_path / "checkpoint", "encoder")
+    data, out = graded(), tmp_path / "backbone"
+    plan = replace(PLAN, prior=1.0, steps=60, learning_rate=3e-3)
+    pretrain(data, str(checkpoint), out, plan)
+    docids = GR2.from_pretrained(tmp_path / "backbone.model").docids
+    vectors = Encoder.load(out).encode([document.contents for document in data.documents])
+
+    def loss(*, heard: bool) -> float:
+        ready = prepare(data, docids, str(out), plan, vectors=vectors)
+        if not heard:
+            torch.nn.init.zeros_(ready.model.network.head.weight)
+        network, batches = ready.model.network, Batches(ready.examples, sizes(plan), seed=1)
+        with torch.no_grad():
+            each = [
+                ready.objective(network, batch, *encoded(network, batch))["mle_q"]
+                for batch in (batches[step] for step in range(8))
+            ]
+        return float(torch.stack(each).mean())
+
+    assert loss(heard=True) < 0.9 * loss(heard=False)
+
+
+def test_a_folder_that_may_not_be_replaced_is_refused_before_training(made, tmp_path):
+    checkpoint, _, _ = made
+    (tmp_path / "letters").mkdir()
+    (tmp_path / "letters" / "dear.txt").write_text("mine")
+    with pytest.raises(ValueError, match="was not written by gr2"):
+        pretrain(graded(), str(checkpoint), tmp_path / "letters", PLAN)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["letters"]
+
+
 def test_tokens_that_pre_training_never_saw_have_rows(made):
     checkpoint, out, _ = made
     tokens = list(range(4, tiny.SIZE))
-    one, two = Network.build(out, tokens), Network.build(checkpoint, tokens)
+    one, two = Network.build(out, tokens), Network.build(checkpoint, tokens, LOUD)
     assert torch.equal(one.head.weight, two.head.weight) and len(one.head.weight) == FIRST + len(tokens)
     assert torch.equal(one.decoder.embed_tokens.weight, two.decoder.embed_tokens.weight)
 
@@ -166,3 +205,18 @@ def test_the_embedded_backbone_is_whole_small_and_reads_texts_that_mean_the_same
     assert not parts_of("gr2-mini", FreshDecoder()).fresh and makes_vectors("gr2-mini")
     one, same, other = Encoder.load("gr2-mini").encode(["sort a list", "put items in order", "open a socket"])
     assert one @ same > one @ other + 0.1
+
+
+@pytest.mark.parametrize("recipe", ["gr2", "-lambda", "-Max", "MLE", "CE", "LR"])
+def test_from_the_command_line_every_variant_pre_trains_a_backbone_that_is_fine_tuned(gr2, tmp_path, recipe):
+    checkpoint = tiny.save_checkpoint(tmp_path / "checkpoint", "encoder")
+    write_folder(graded(12), tmp_path / "links")
+    small = ("--steps", 2, "--queries", 4, "--texts", 4, f"--recipe={recipe}")
+    own = tmp_path / "own"
+    said = gr2("pretrain", tmp_path / "links", "--backbone", checkpoint, "--prior", 1, "--out", own, *small)
+    assert f"{recipe}: a backbone after 2 steps, written to {own}" in said and is_own(own)
+    docids = ("--scheme", "title", "--backbone", own, "--out", tmp_path / "docids")
+    gr2("docids", "build", tmp_path / "links", *docids)
+    model = ("--docids", tmp_path / "docids", "--backbone", own, "--out", tmp_path / "model")
+    assert "12 docids learned in 2 steps" in gr2("train", tmp_path / "links", *model, *small)
+    assert graded(12).documents[3].docno in gr2("search", tmp_path / "model", graded(12).queries["q003"])

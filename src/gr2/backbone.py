@@ -36,6 +36,9 @@ class FreshDecoder:
     layers: int = 2
     heads: int = 6
     feed_forward: int = 1024
+    loud: bool = False
+    """Whether what it writes starts with rows of length 1: a head that stands still must be heard. Else they
+    are as T5 scales them, which is a twentieth of that for a text encoder's words, and learns to speak up."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +58,8 @@ class Parts:
     """Weights of a network by name, where the checkpoint has more than encoder and decoder."""
     fresh: bool = True
     """Whether the decoder has never written a docid."""
+    scale: float | None = None
+    """What the encoder's words are multiplied by to be the head; None where it is a table of its own."""
 
 
 def parts_of(backbone: str | Path, fresh: FreshDecoder) -> Parts:
@@ -154,7 +159,7 @@ def _from_own(folder: Path) -> Parts:
     decoder.load_state_dict(_below("decoder.", stored), strict=False)
     words = encoder.get_input_embeddings().weight.detach()
     own = _below("tables.", stored)
-    scale = width_of(decoder.config) ** -0.5
+    scale = content.get("scale", width_of(decoder.config) ** -0.5)
     first, last = content["special"]
     more = {n: v for n, v in stored.items() if not n.startswith(("encoder.", "decoder.", "tables."))}
     return Parts(
@@ -166,6 +171,7 @@ def _from_own(folder: Path) -> Parts:
         own.get("head", words * scale),
         more,
         fresh=False,
+        scale=None if "head" in own else scale,
     )
 
 
@@ -193,13 +199,14 @@ def empty_stacks(family: Family, encoder: Path, decoder: Path) -> tuple[Any, Any
 def _from_t5(backbone: str | Path) -> Parts:
     model = transformers().T5ForConditionalGeneration.from_pretrained(backbone, dropout_rate=0.0)
     words = model.shared.weight.detach()
-    head = _stored_head(backbone)
+    head, scale = _stored_head(backbone), None
     if head is None:  # it is tied to the embeddings, and then T5 scales states
-        head = words * model.config.d_model**-0.5
+        scale = model.config.d_model**-0.5
+        head = words * scale
     _fuse(model)
     model.encoder.embed_tokens = model.shared  # an untied head may leave the encoder's own filled with noise
     special = (model.config.decoder_start_token_id, model.config.eos_token_id)
-    return Parts("t5", model.encoder, model.decoder, special, words, head)
+    return Parts("t5", model.encoder, model.decoder, special, words, head, scale=scale)
 
 
 def _from_bart(backbone: str | Path) -> Parts:
@@ -242,7 +249,8 @@ def _from_encoder(backbone: str | Path, fresh: FreshDecoder) -> Parts:
     )
     words = encoder.get_input_embeddings().weight.detach()
     _fuse(stack)
-    return Parts("encoder", encoder, stack, special, words, words * width**-0.5)
+    scale = 1 / float(words.norm(dim=1).mean()) if fresh.loud else width**-0.5
+    return Parts("encoder", encoder, stack, special, words, words * scale, scale=scale)
 
 
 def width_of(config: Any) -> int:

@@ -60,9 +60,11 @@ class Trial:
 
         So a field that is added later leaves the names of what was done before as they are.
         """
+        from gr2.backbone import identity
+
         usual = {field.name: field.default for field in fields(self)}
         known = {name: value for name, value in asdict(self).items() if value != usual[name]}
-        content = json.dumps(known, sort_keys=True)
+        content = json.dumps(known | {"backbone": identity(self.backbone)}, sort_keys=True)
         place = Path(self.collection).name + ("" if self.fold is None else f"-fold{self.fold}")
         key = hashlib.sha256(content.encode()).hexdigest()[:8]
         return f"{place}.{self.system}.{self.plan.get('seed', 0)}.{key}".replace(" ", "_")

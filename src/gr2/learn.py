@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from gr2.augment import AugmentConfig
-from gr2.backbone import makes_vectors
+from gr2.backbone import identity, makes_vectors
 from gr2.baselines.dense import document_vectors
 from gr2.batches import BatchConfig, Batches, Examples
 from gr2.data import Collection
@@ -128,6 +128,8 @@ def learn(
     )
     model, examples = ready.model, ready.examples
     judge = _judge(model, collection, plan) if plan.dev else None
+    about = {"fingerprint": collection.fingerprint, "docids": docids.digest, "plan": plan.as_dict()}
+    about |= {"backbone": identity(backbone)}
     for stage in stages(plan):
         if stage.name == "self-negatives":
             examples = with_self_negatives(model, collection, examples)
@@ -141,14 +143,14 @@ def learn(
             resume=resume,
             read=_frozen(model, examples, states or folder, show) if stage.name == "frozen" else None,
             judge=judge,
-            about={"fingerprint": collection.fingerprint, "docids": docids.digest, "plan": plan.as_dict()},
+            about=about,
         )
         for _ in shown(run, stage.name, stage.settings.steps, show=show):
             pass
         for used in () if states else folder.glob(f"{STATES}*"):
             used.unlink()
-    about = {"collection": collection.name, "fingerprint": collection.fingerprint, "plan": asdict(plan)}
-    model.provenance |= about
+    model.provenance |= {"collection": collection.name, "fingerprint": collection.fingerprint}
+    model.provenance |= {"plan": asdict(plan)}
     if machine.is_main_process:
         model.save_pretrained(out, documents=collection.documents)
     machine.wait_for_everyone()  # whoever returns finds the folder
@@ -178,7 +180,7 @@ def prepare(
     pseudo_queries: Mapping[str, Sequence[str]] | None = None,
 ) -> Ready:
     """An untrained model, what it will read, and the loss; without `vectors` a prior is made from words."""
-    config = GR2Config(network=NetworkConfig(), normaliser=plan.normaliser)
+    config = GR2Config(network=NetworkConfig(loud=plan.freeze_tables), normaliser=plan.normaliser)
     model = GR2.fresh(backbone, docids, config, seed=plan.seed)
     examples = examples_of(
         collection,
@@ -190,7 +192,8 @@ def prepare(
     )
     if plan.prior > 0:
         most = round(plan.prior * len(docids))
-        model.network.take_prior(_prior(model, examples, vectors, most))
+        prior = _prior(model, examples, vectors, most)
+        model.network.take_prior(prior, quiet=not plan.freeze_tables)
     loss = recipe(plan.recipe, normaliser=plan.normaliser, smoothing=plan.smoothing, **plan.changes)
     return Ready(model, examples, Objective(model.tokens, model.trie, max(1, collection.grades), loss))
 

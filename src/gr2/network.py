@@ -33,6 +33,8 @@ from gr2.prior import Prior
 from gr2.weights import take_memory, weights_of
 
 __all__ = ["END", "FIRST", "START", "Family", "Network", "NetworkConfig"]
+QUIET = 0.05
+"""What a fresh head is multiplied by beside a node prior."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,6 +47,8 @@ class NetworkConfig:
     """Heads of a fresh decoder."""
     decoder_feed_forward: int = 1024
     """Feed-forward width of a fresh decoder."""
+    loud: bool = False
+    """Whether a fresh decoder's head starts with rows of length 1, as one must that will stand still."""
     representation: int = 256
     """H, the width of f_q and f_id."""
     shared: bool = False
@@ -54,7 +58,10 @@ class NetworkConfig:
     def fresh(self) -> FreshDecoder:
         """The decoder that an encoder gets."""
         return FreshDecoder(
-            layers=self.decoder_layers, heads=self.decoder_heads, feed_forward=self.decoder_feed_forward
+            layers=self.decoder_layers,
+            heads=self.decoder_heads,
+            feed_forward=self.decoder_feed_forward,
+            loud=self.loud,
         )
 
 
@@ -134,12 +141,15 @@ class Network(nn.Module):
             for rows in (self.decoder.embed_tokens.weight[FIRST:], self.head.weight[FIRST:]):
                 rows[known] = vectors[known] * (rows.norm(dim=1).mean() / vectors[known].norm(dim=1).mean())
 
-    def take_prior(self, prior: Prior, *, quiet: float = 0.05) -> None:
-        """Let a node prior join the logits; a fresh head is made quiet, so that training starts from it."""
+    def take_prior(self, prior: Prior, *, quiet: bool = True) -> None:
+        """Let a node prior join the logits; a fresh head is made quiet, so that training starts from it.
+
+        A head that will stand still must not be: a decoder that cannot be heard learns nothing.
+        """
         self.prior = prior
-        if self.fresh:
+        if self.fresh and quiet:
             with torch.no_grad():
-                self.head.weight *= quiet
+                self.head.weight *= QUIET
 
     def load(self, stored: Mapping[str, Tensor]) -> None:
         """Take weights that `weights` gave; a name or shape that does not fit is refused."""
@@ -158,7 +168,7 @@ class Network(nn.Module):
         found = set(self.encoder.parameters())
         if self.prior is not None:
             found |= {part for part in (self.prior.vectors, self.prior.centre) if part is not None}
-        if self.family != "encoder":
+        if self.family != "encoder" or not self.fresh:
             found |= set(self.decoder.parameters()) | set(self.head.parameters())
         return found
 

@@ -12,12 +12,14 @@ from typing import Any
 
 from torch import Tensor
 
-from gr2.backbone import parts_of, save_backbone, tokenizer_of
+from gr2.backbone import FreshDecoder, parts_of, save_backbone, tokenizer_of
 from gr2.data import Collection
 from gr2.docids.schemes import Making, build
 from gr2.embed import Vectors
 from gr2.learn import Plan, learn
 from gr2.network import Network
+from gr2.ranks import accelerator
+from gr2.store import check_replaceable
 from gr2.weights import Storage
 
 TABLES = ("decoder.embed_tokens.weight", "head.weight")
@@ -35,7 +37,9 @@ def pretrain(
     resume: bool = False,
     progress: bool = False,
 ) -> None:
-    """Train on the collection with titles as docids, and write the backbone; checkpoints are in OUT.training.
+    """Train on the collection with titles as docids, and write the backbone.
+
+    The trained model with its docids stays in OUT.model, its checkpoints in OUT.model.training.
 
     Args:
         collection: with a `train` split of several grades; see `gr2 collection from-wikipedia`, `from-links`.
@@ -48,6 +52,7 @@ def pretrain(
         resume: go on after an interruption.
         progress: whether to show bars.
     """
+    check_replaceable(out)
     making = Making(collection=collection, backbone=backbone, folder=out, words=words)
     docids = build("title", making)
     plan = replace(plan, freeze_tables=True)
@@ -61,8 +66,9 @@ def pretrain(
         resume=resume,
         progress=progress,
     )
-    about = {"made from": dict(model.provenance)}
-    export(model.network, backbone, out, about, storage=storage)
+    if accelerator().is_main_process:
+        export(model.network, backbone, out, {"made from": dict(model.provenance)}, storage=storage)
+    accelerator().wait_for_everyone()  # whoever returns finds the folder
 
 
 def export(
@@ -76,12 +82,14 @@ def export(
 ) -> None:
     """Write a network that was trained with fixed rows from this backbone as a backbone of its own."""
     parts = parts_of(backbone, network_shape(network))
-    scaled = parts.encoder.get_input_embeddings().weight.detach()
+    words = parts.encoder.get_input_embeddings().weight.detach()
     tables: dict[str, Tensor] = {}
-    if parts.embedding.shape != scaled.shape or not parts.embedding.equal(scaled):
+    if parts.embedding.shape != words.shape or not parts.embedding.equal(words):
         tables["embedding"] = parts.embedding
-    if not parts.head.equal(scaled * parts.head.shape[1] ** -0.5):
+    if parts.scale is None:
         tables["head"] = parts.head
+    else:
+        about = {"scale": parts.scale, **about}
     weights = {n: v for n, v in network.weights().items() if n not in TABLES and not n.startswith("prior.")}
     save_backbone(
         out,
@@ -97,11 +105,9 @@ def export(
     )
 
 
-def network_shape(network: Network) -> Any:
-    """The shape of a fresh decoder like the network's own."""
-    from gr2.backbone import FreshDecoder
-
+def network_shape(network: Network) -> FreshDecoder:
+    """The shape of a fresh decoder like the network's own, whose head stood still."""
     if network.family != "encoder":
         return FreshDecoder()
     shape = network.decoder.config
-    return FreshDecoder(layers=shape.num_layers, heads=shape.num_heads, feed_forward=shape.d_ff)
+    return FreshDecoder(layers=shape.num_layers, heads=shape.num_heads, feed_forward=shape.d_ff, loud=True)

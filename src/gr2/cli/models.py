@@ -7,7 +7,7 @@ from tyro.conf import Positional, arg
 
 from gr2.cli.app import BACKBONE, Folder, Name, app, first, open_named, progress, write_run
 
-Recipe = Literal["gr2-s", "-RF", "-lambda", "-Max", "MLE", "CE", "LR"]
+Recipe = Literal["gr2", "-RF", "-lambda", "-Max", "MLE", "CE", "LR"]
 Query = Annotated[Positional[str], arg(metavar="QUERY")]
 
 
@@ -19,7 +19,7 @@ def train(
     docids: Path,
     out: Path,
     backbone: str = BACKBONE,
-    recipe: Recipe = "gr2-s",
+    recipe: Recipe = "gr2",
     steps: int = 200,
     frozen_steps: int = 0,
     self_negative_steps: int = 0,
@@ -47,8 +47,9 @@ def train(
         docids: What `gr2 docids build` wrote for this collection.
         backbone: gr2-mini, or folder or hub name of a T5, BART or encoder checkpoint.
         out: The folder to write; the run's checkpoints and metrics.jsonl are beside it, in OUT.training.
-        recipe: The paper's variant: full, on plain pseudo-query docids, without λ, without the constraint,
-            MLE alone, CE or LambdaRank.
+        recipe: The paper's variant: full (GR²P from a backbone that `gr2 pretrain` made, as gr2-mini; else
+            GR²S), on plain pseudo-query docids, without λ, without the constraint, MLE alone, CE or
+            LambdaRank.
         steps: Optimiser steps with all weights moving.
         frozen_steps: Steps before them with the encoder frozen and its states cached: many times faster.
         self_negative_steps: Steps after them in which docids the model wrote wrongly are extra negatives.
@@ -77,7 +78,7 @@ def train(
             f"-RF is GR² on pseudo-query docids, but {docids} has the scheme {known.about.get('scheme')}"
         )
     plan = Plan(
-        recipe="gr2" if recipe in ("gr2-s", "-RF") else recipe,
+        recipe="gr2" if recipe == "-RF" else recipe,
         steps=steps,
         frozen_steps=frozen_steps,
         self_negative_steps=self_negative_steps,
@@ -112,11 +113,12 @@ def pretrain(
     *,
     out: Path,
     backbone: str = BACKBONE,
-    recipe: Literal["gr2-p", "-lambda", "-Max", "MLE", "CE", "LR"] = "gr2-p",
+    recipe: Literal["gr2", "-lambda", "-Max", "MLE", "CE", "LR"] = "gr2",
     steps: int = 2000,
     frozen_steps: int = 0,
     learning_rate: float = 1e-3,
     pretrained_rate: float = 0.05,
+    prior: float = 0.0,
     queries: int = 16,
     texts: int = 16,
     per_grade: int = 2,
@@ -130,12 +132,15 @@ def pretrain(
     Args:
         name: The collection, with a split `train` of several grades: links of Wikipedia, for instance.
         backbone: gr2-mini, or folder or hub name of a T5, BART or encoder checkpoint.
-        out: The folder to write, a backbone; checkpoints are beside it, in OUT.model.training.
+        out: The folder to write, a backbone. The trained model with its docids stays in OUT.model, its
+            checkpoints in OUT.model.training.
         recipe: The paper's variant.
         steps: Optimiser steps with all weights moving but the rows of docid tokens.
         frozen_steps: Steps before them with the encoder frozen and its states cached.
         learning_rate: Of fresh parameters.
         pretrained_rate: What it is multiplied by for pretrained ones.
+        prior: Vectors of a node prior for each document, 1 if the decoder shall learn what a prior does not
+            know; it is left out of the backbone. 0: none, as in the paper.
         queries: Queries of a batch.
         texts: Document texts of a batch.
         per_grade: Docids of each grade that a query brings at a time.
@@ -148,12 +153,12 @@ def pretrain(
     from gr2.pretrain import pretrain as make
 
     plan = Plan(
-        recipe="gr2" if recipe == "gr2-p" else recipe,
+        recipe=recipe,
         steps=steps,
         frozen_steps=frozen_steps,
         learning_rate=learning_rate,
         pretrained_rate=pretrained_rate,
-        prior=0.0,
+        prior=prior,
         queries=queries,
         texts=texts,
         per_grade=per_grade,
