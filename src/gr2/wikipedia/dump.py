@@ -8,8 +8,9 @@ import bz2
 import gzip
 import zlib
 from collections.abc import Callable, Iterator
+from io import BufferedIOBase, BufferedReader
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import NamedTuple
 from xml.parsers import expat
 
 from gr2.formats.lines import FormatError
@@ -23,10 +24,10 @@ ENDS_EARLY = {
     expat.errors.codes[expat.errors.XML_ERROR_UNCLOSED_TOKEN],
     expat.errors.codes[expat.errors.XML_ERROR_PARTIAL_CHAR],
 }
-Opener = Callable[[BinaryIO], BinaryIO]
+Opener = Callable[[BufferedReader], BufferedIOBase]
 MAGIC: dict[bytes, Opener] = {
-    b"BZh": lambda raw: bz2.BZ2File(raw),  # type: ignore[dict-item,return-value]
-    b"\x1f\x8b": lambda raw: gzip.GzipFile(fileobj=raw),  # type: ignore[dict-item,return-value]
+    b"BZh": lambda raw: bz2.BZ2File(raw),
+    b"\x1f\x8b": lambda raw: gzip.GzipFile(fileobj=raw),
 }
 OTHER_MAGIC = {b"7z\xbc\xaf": ".7z", b"\x28\xb5\x2f\xfd": ".zst", b"\xfd7zX": ".xz", b"PK\x03\x04": ".zip"}
 
@@ -102,16 +103,16 @@ class Dump:
             place = f"at byte {pages.parser.CurrentByteIndex:,} of the XML"
             raise FormatError(self.path, 0, f"not a MediaWiki dump: {error}, {place}") from None
 
-    def _blocks(self, raw: BinaryIO) -> Iterator[bytes]:
+    def _blocks(self, raw: BufferedReader) -> Iterator[bytes]:
         head = raw.read(4)
         raw.seek(0)
         if head in OTHER_MAGIC:
             raise FormatError(self.path, 0, f"is compressed as {OTHER_MAGIC[head]}: unpack it first")
         opener = next((opener for magic, opener in MAGIC.items() if head.startswith(magic)), None)
-        stream = opener(raw) if opener else raw
+        stream: BufferedIOBase = opener(raw) if opener else raw
         while True:
             try:
-                block = stream.read(BLOCK)
+                block = stream.read1(BLOCK)  # `read` would lose what it has when the file ends too early
             except EOFError:
                 if self.truncated:
                     return

@@ -28,6 +28,9 @@ _HEADING = re.compile(r"^(={1,6})(.+?)(={1,6})[ \t\x7f]*$", re.M)
 _TABLE = re.compile(r"^[ \t:\x7f]*(\{\|)|^[ \t]*(\|\})|(<table\b[^<>]*>)|(</table\s*>)", re.M | re.I)
 _BRACKETS = re.compile(r"\[\[|\]\]")
 _LINK = re.compile(r"\[\[([^\[\]|{}<>\n]+)(?:\|([^\[\]]*(?:\[[^\[\]]+\][^\[\]]*)*))?\]\]")
+_ANNOTATED = re.compile(
+    r"\{\{\s*(?:template:)?annotated[ _]link\s*\|\s*([^\[\]|{}<>\n]+)(?:\|[^{}]*)?\}\}", re.I
+)
 _LANGUAGE = re.compile(r"\s*[a-z]{2,3}(?:-[a-z]+)*:")
 _EXTERNAL = re.compile(r"\[(?:[a-z]{3,6}:)?//[^\s\[\]]*+[ \t]*+([^\[\]\n]*)\]", re.I)
 _ADDRESS = re.compile(r"\b(?:https?|ftp)://[^\s<>\[\]]+", re.I)
@@ -106,8 +109,12 @@ def _written(text: str) -> list[Wikilink]:
 
 
 def all_links(section: Section, unseen: Set[str] = UNSEEN) -> list[Wikilink]:
-    """Every link that is written in a section, also inside templates and tables: for lists of links."""
-    return _written(_without_images(section.whole, unseen))
+    """Every link that is written in a section, also inside templates and tables: for lists of links.
+
+    >>> all_links(sections("{{annotated link|Apple|Apples}} {{columns|[[Pear]]}}")[0])
+    [Wikilink(target='Apple', anchor='Apple'), Wikilink(target='Pear', anchor='Pear')]
+    """
+    return _written(_without_images(_ANNOTATED.sub(r"[[\1]]", section.whole), unseen))
 
 
 def plain(wikitext: str, *, unseen: Set[str] = UNSEEN) -> str:

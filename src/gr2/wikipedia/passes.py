@@ -10,7 +10,7 @@ judgements are written as they come. This file knows no wikitext.
 import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
-from itertools import groupby
+from itertools import groupby, takewhile
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ from gr2.wikipedia.titles import NOWHERE, Listing, Titles, normal
 
 PART = 10_000
 """Pages after which the second pass keeps what it has done."""
-RULES = 1
+RULES = 2
 """Changes with the rules of this package: parts made under other rules are not mixed with these."""
 
 
@@ -82,10 +82,22 @@ def _claim(making: Path, dumps: Sequence[Path], config: WikipediaConfig, resume:
         changed = [
             name for name, value in orjson.loads(orjson.dumps(about)).items() if before.get(name) != value
         ]
-        if changed:
+        pairs = zip(sources, before.get("dumps", []), strict=False)
+        same = len(list(takewhile(lambda pair: pair[0] == pair[1], pairs)))
+        if set(changed) - {"dumps"} or not same:
             raise ValueError(f"{making}: was begun with other {', '.join(changed)}; remove it to start anew")
+        if changed:
+            _forget(making, same)
     making.mkdir(parents=True, exist_ok=True)
     write_json(making / "about.json", about)
+
+
+def _forget(making: Path, same: int) -> None:
+    """Drop what was made from other dump files than the first `same`: one was broken and has been mended."""
+    for part in making.glob("part-*.jsonl"):
+        part.unlink()
+    for listing in sorted(making.glob("titles-*.npz"))[same:]:
+        listing.unlink()
 
 
 def _list_titles(dumps: Sequence[Path], making: Path, config: WikipediaConfig, progress: bool) -> Titles:
