@@ -1,16 +1,18 @@
-"""What a backbone is worth after so many minutes of training: each starts anew for every budget.
+"""What a backbone is worth after so many CPU-minutes of training: each starts anew for every budget.
 
     python recipes/budgets.py sweep  --start MINILM --t5 T5 --out FOLDER pydocs FOLDER ...
     python recipes/budgets.py report --start MINILM --t5 T5 --out FOLDER pydocs FOLDER ...
 
 Four backbones: gr2-mini, the encoder it was made of with a fresh decoder, the same architecture from random
-numbers, and a T5. Steps of GR²S are planned from the time that one takes here, with one thread; encoding
-the documents for the node prior comes before and is not counted. One seed; the learning rate was chosen for
-MiniLM and is the same for all. Interrupted, it goes on.
+numbers, and a T5. Steps are planned from the time that one takes here, with one thread and nothing else
+running; what each trial spent is told beside it. Encoding the documents for the node prior comes before, is
+not in the minutes, and is told too. One seed; the learning rate was chosen for MiniLM and is the same for
+all. Interrupted, it goes on.
 """
 
 import argparse
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -31,7 +33,7 @@ from gr2.info import headline
 from gr2.learn import Plan, prepare
 from gr2.runs import Run
 from gr2.store import atomic_folder, write_json
-from gr2.tables import comparison_table
+from gr2.tables import comparison_table, render
 
 MEASURES = ("nDCG@20", "ERR@20", "Hits@10")
 WORDS = 6
@@ -59,8 +61,8 @@ def backbones(options: argparse.Namespace) -> dict[str, str]:
     }
 
 
-def pace(options: argparse.Namespace, path: str, backbone: str) -> float:
-    """Seconds of a step, measured once; encoders that differ in their numbers alone have one pace."""
+def pace(options: argparse.Namespace, path: str, backbone: str) -> dict[str, float]:
+    """Seconds of a step, and CPU seconds of encoding; encoders of one architecture have one pace."""
     backbone = options.start if makes_vectors(backbone) else backbone
     kept = options.out / f"pace.{Path(path).name}.{Path(backbone).name}.json"
     if not kept.exists():
@@ -69,12 +71,14 @@ def pace(options: argparse.Namespace, path: str, backbone: str) -> float:
             raise ValueError(f"{path}: has folds, and this recipe knows only splits")
         making = Making(collection=collection, backbone=backbone, folder=options.out, words=WORDS)
         docids = build("title", making)
+        begun = time.process_time()
         dense = makes_vectors(backbone)
         vectors = document_vectors(collection, docids.docnos, backbone, options.out) if dense else None
+        encoding = time.process_time() - begun
         plan = Plan(**{**PLAN, "augment": AugmentConfig(**PLAN["augment"])})
         ready = prepare(collection, docids, backbone, plan, vectors=vectors)
-        write_json(kept, {"seconds": seconds_of_a_step(ready, plan, steps=10)})
-    return float(json.loads(kept.read_text(encoding="utf-8"))["seconds"])
+        write_json(kept, {"step": seconds_of_a_step(ready, plan, steps=10), "encoding": encoding})
+    return json.loads(kept.read_text(encoding="utf-8"))  # type: ignore[no-any-return]
 
 
 def trials(options: argparse.Namespace) -> Iterator[tuple[int, str, Trial]]:
@@ -83,7 +87,7 @@ def trials(options: argparse.Namespace) -> Iterator[tuple[int, str, Trial]]:
     for minutes in options.minutes:
         for path in options.collections:
             for name, backbone in named.items():
-                steps = max(1, round(60 * minutes / pace(options, path, backbone)))
+                steps = round(60 * minutes / pace(options, path, backbone)["step"])
                 yield (
                     minutes,
                     name,
@@ -113,9 +117,18 @@ def report(options: argparse.Namespace, path: str) -> dict[str, Any]:
         rows = [*lexical, *((n, 0, Run.read(options.out / t.name / "run.trec")) for n, t in done)]
         evaluations = gather(collection, rows, MEASURES)
         print(f"{minutes} minutes\n\n{comparison_table(compare(evaluations), 'markdown')}\n")
-        steps = {n: t.plan["steps"] for n, t in done}
-        saved[f"{minutes} minutes"] = {"steps": steps, "means": {e.name: e.means for e in evaluations}}
+        spent = {n: cost(options, t) for n, t in done}
+        cells = [[n, *(f"{value:,.0f}" for value in row.values())] for n, row in spent.items()]
+        print(render(["", "steps", "CPU seconds", "encoding before"], cells, "markdown"), "\n")
+        saved[f"{minutes} minutes"] = {"spent": spent, "means": {e.name: e.means for e in evaluations}}
     return saved
+
+
+def cost(options: argparse.Namespace, trial: Trial) -> dict[str, float]:
+    """The steps of a trial, the CPU seconds it learned for, and those of encoding before."""
+    content = json.loads((options.out / trial.name / "trial.json").read_text(encoding="utf-8"))
+    encoding = pace(options, trial.collection, trial.backbone)["encoding"]
+    return {"steps": trial.plan["steps"], "cpu": content["cost"]["cpu_seconds"], "encoding": encoding}
 
 
 def main() -> None:
@@ -129,7 +142,7 @@ def main() -> None:
     parser.add_argument("--t5", required=True, help="a T5 to compare with")
     parser.add_argument("--backbone", default="gr2-mini", help="(gr2-mini)")
     parser.add_argument("--out", type=Path, required=True, help="where trials are kept")
-    parser.add_argument("--minutes", type=int, nargs="+", default=[1, 3, 5, 10], help="(1 3 5 10)")
+    parser.add_argument("--minutes", type=int, nargs="+", default=[0, 1, 3, 5, 10], help="(0 1 3 5 10)")
     parser.add_argument("--workers", type=int, default=2, help="trials side by side (2)")
     parser.add_argument("--json", type=Path, help="save the figures")
     options = parser.parse_args()

@@ -130,7 +130,8 @@ def make(options: argparse.Namespace) -> None:
     print(headline(collection))
     full = options.out / "pretrained"
     if not full.exists():
-        vectors = leading_vectors(collection, options.start, options.out / "vectors.safetensors")
+        kept = options.out / f"vectors.{collection.fingerprint[:12]}.safetensors"
+        vectors = leading_vectors(collection, options.start, kept)
         how: dict[str, Any] = {"words": WORDS, "vectors": vectors, "resume": True, "progress": True}
         pretrain(collection, options.start, full, PLAN, **how)
     model = GR2.from_pretrained(full.with_name("pretrained.model"))
@@ -169,7 +170,7 @@ def card(collection: Collection, tallies: Sequence[Tally], full: Path, storage: 
 def check(options: argparse.Namespace, path: str) -> dict[str, Any]:
     """Dense retrieval by the encoders, before and after; returns the means."""
     collection = open_collection(path)
-    queries = {qid: collection.queries[qid] for qid in collection.split("test")}
+    queries = {qid: collection.queries[qid] for qid in collection.split(options.split)}
     source = Path(path) / "source_docs.tsv"
     rows: list[tuple[str, int, Run]] = [
         (f"BM25 k1={s.k1:g} b={s.b:g}", 0, BM25.index(collection.documents, s).search(queries, 100))
@@ -177,9 +178,12 @@ def check(options: argparse.Namespace, path: str) -> dict[str, Any]:
     ]
     folders = {8: options.out / "gr2-mini", 32: options.out / "gr2-mini-32"}
     places = {"start": options.start} | {f"gr2-mini, {bits} bits": folders[bits] for bits in options.bits}
-    rows += [(name, 0, dense(collection, place, options.out)) for name, place in places.items()]
-    found = gather(collection, rows, MEASURES, exclude=source if source.is_file() else None)
-    print(f"### {headline(collection)}\n\n{comparison_table(compare(found), 'markdown')}\n")
+    rows += [
+        (n, 0, dense(collection, place, options.out, split=options.split)) for n, place in places.items()
+    ]
+    exclude = source if source.is_file() else None
+    found = gather(collection, rows, MEASURES, split=options.split, exclude=exclude)
+    print(f"### {headline(collection)}, {options.split}\n\n{comparison_table(compare(found), 'markdown')}\n")
     return {evaluation.name: evaluation.means for evaluation in found}
 
 
@@ -189,10 +193,11 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("do", choices=("make", "check"))
-    parser.add_argument("folders", nargs="+", help="linked folders (make) or collections (check)")
+    parser.add_argument("folders", nargs="+", help="linked folders (make); collections, or pydocs (check)")
     parser.add_argument("--start", required=True, help="MiniLM, by folder or hub name")
     parser.add_argument("--out", type=Path, required=True, help="where everything is kept")
     parser.add_argument("--bits", type=int, nargs="+", choices=(8, 32), default=[8, 32], help="(8 32)")
+    parser.add_argument("--split", default="test", help="of queries to check with (test)")
     parser.add_argument("--json", type=Path, help="save the figures of the check")
     options = parser.parse_args()
     if options.do == "make":

@@ -3,8 +3,9 @@
     python recipes/pretrained.py sweep  --start MINILM --backbone gr2-mini --out FOLDER COLLECTION ...
     python recipes/pretrained.py report --start MINILM --backbone gr2-mini --out FOLDER COLLECTION ...
 
-Both have the same steps and docids, and a node prior from their own encoder. Without judgements too:
-`indexed` learns from the documents' own texts alone, `before training` has not learned anything. Trials are
+Both have the same steps and docids, and a node prior from their own encoder; the encoders alone are beside
+them, since what P gains may be theirs. Without judgements too: `indexed` learns from the documents' own texts
+alone, as many a step as else queries and texts, `before training` has not learned anything. Other trials are
 those of recipes/graded.py, in the same folder: what one has done the other need not.
 """
 
@@ -14,18 +15,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from graded import MEASURES, START, baselines
+from graded import MEASURES, START, baselines, dense
 from graded import trials as graded_trials
 
 from gr2.compare import compare
 from gr2.experiment import Trial, gather, sweep
 from gr2.formats import open_collection
 from gr2.info import headline
+from gr2.learn import Plan
 from gr2.runs import Run
 from gr2.store import write_json
 from gr2.tables import comparison_table, render
 
 INDEXED = "indexed"
+P_DENSE = "dense, pre-trained"
 SYSTEM = "GR²S"
 """As recipes/graded.py calls it, whatever it starts from."""
 
@@ -43,7 +46,8 @@ def trials(options: argparse.Namespace) -> Iterator[tuple[str, Trial]]:
         if trial.fold in (None, 0):  # what reads no judgement is the same for every fold
             once = replace(trial, fold=None)
             if trial.system == SYSTEM:
-                yield f"GR²{letter}, {INDEXED}", replace(once, system=INDEXED, judged=False)
+                plan = {**once.plan, "texts": once.plan["texts"] + Plan.queries}
+                yield f"GR²{letter}, {INDEXED}", replace(once, system=INDEXED, judged=False, plan=plan)
             elif not trial.plan["seed"]:
                 yield f"GR²{letter}, {START}", once
 
@@ -60,6 +64,7 @@ def report(options: argparse.Namespace, path: str) -> dict[str, Any]:
     found = [(name, t) for name, t in trials(options) if t.collection == path]
     missing = {(name[4:], t.plan["seed"]) for name, t in found if not (options.out / t.name).exists()}
     rows = [(run.name, 0, run) for run in baselines(collection, options.start, options.out)]
+    rows += [(P_DENSE, 0, dense(collection, options.backbone, options.out, P_DENSE))]
     rows += [
         (name, t.plan["seed"], Run.read(options.out / t.name / "run.trec"))
         for name, t in found
