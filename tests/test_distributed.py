@@ -21,6 +21,7 @@ from gr2.batches import BatchConfig, Batches
 from gr2.formats import write_folder
 from gr2.model import GR2
 from gr2.ranks import accelerator
+from gr2.store import verify
 from gr2.train import _schedule, newest_checkpoint, train
 
 _spec = importlib.util.spec_from_file_location("tiny_models", Path(__file__).parent / "test_train.py")
@@ -218,6 +219,16 @@ def test_the_command_line_trains_under_torchrun(gr2, backbone, tmp_path):
     assert said.count("50 docids learned in 5 steps") == said.count("50 documents") == 1
     assert len(GR2.from_pretrained(model).search("baka beke", k=3)) == 3
     assert newest_checkpoint(tmp_path / "model.training" / "joint").name.endswith("005")
+
+
+def test_the_command_line_pre_trains_under_torchrun_and_writes_once(backbone, tmp_path):
+    write_folder(tiny.collection(), tmp_path / "data")
+    options = ("--backbone", backbone, "--out", tmp_path / "own", "--steps", 2, "--queries", 5, "--texts", 5)
+    said = finish(launch("-m", "gr2", "pretrain", tmp_path / "data", *options))
+    assert said.count("a backbone after 2 steps") == 1
+    verify(tmp_path / "own")
+    kept = {path.name for path in tmp_path.iterdir()}
+    assert kept == {"data", "own", "own.model", "own.model.training"}
 
 
 if __name__ == "__main__":
