@@ -113,6 +113,30 @@ def test_three_stages_interrupted_and_resumed_write_the_same_model(backbone, tmp
     assert GR2.from_pretrained(tmp_path / "whole").search("baka beke", k=3)
 
 
+def test_a_run_is_not_resumed_with_another_backbone(backbone, tmp_path):
+    import shutil
+
+    data = tiny.collection()
+    docids = tiny.titles(data, backbone)
+    other = tmp_path / "other"
+    shutil.copytree(backbone, other)
+    learn(data, docids, str(backbone), tmp_path / "model", Plan(**FAST))
+    with pytest.raises(ValueError, match="backbone"):
+        learn(data, docids, str(other), tmp_path / "model", Plan(**FAST), resume=True)
+
+
+def test_a_trial_is_known_by_the_content_of_a_backbone_of_ours(tmp_path):
+    own = tmp_path / "own"
+    own.mkdir()
+    (own / "backbone.json").write_text("{}")
+    trial = Trial(system="MLE", collection="x", backbone=str(own), plan={})
+    names = []
+    for content in ("one", "two", "one"):
+        (own / "manifest.json").write_text(content)
+        names.append(trial.name)
+    assert names[0] == names[2] != names[1]
+
+
 def test_the_frozen_stage_leaves_the_encoder_alone_and_the_next_one_does_not(backbone, tmp_path):
     data = tiny.collection()
     docids = tiny.titles(data, backbone)
