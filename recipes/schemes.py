@@ -2,11 +2,14 @@
 
     python recipes/schemes.py build   --backbone B --generator G --out FOLDER COLLECTION ...
     python recipes/schemes.py sweep   --backbone B --generator G --out FOLDER COLLECTION ...
+    python recipes/schemes.py slots   --backbone B --generator G --out FOLDER COLLECTION ...
     python recipes/schemes.py report  --backbone B --generator G --out FOLDER COLLECTION ... [--docs docs]
 
 `build` makes the docids of every scheme (the generators that write them learn for `--generator-steps`) and
 compares radii: fusion is written at the one that this suggests. `rarest` is not a scheme of the toolkit:
-fusion's docids with their rarest words first, to ask what the order of words is worth. `sweep` trains the
+fusion's docids with their rarest words first, to ask what the order of words is worth. `slots` lets fusion's
+decoder see the document alone, then the latent vector alone, to ask which of them it owes its relevance to
+(|r| = 0, on the sample of the comparison of radii, where it sees both). `sweep` trains the
 same retrieval model with the same steps on each scheme, for every seed (of the retrieval model: each
 scheme's docids are made once). It learns docids by their tokens alone; `--node-prior` is the toolkit's
 default instead, where each branch of the trie starts from the vectors of the documents below it and docids
@@ -122,6 +125,30 @@ def radii(options: argparse.Namespace, path: str) -> float:
     return suggested([AtRadius(**row) for row in json.loads(kept.read_text(encoding="utf-8"))])
 
 
+def slots(options: argparse.Namespace, path: str) -> None:
+    """Write for the sample with one half of what fusion's decoder sees hidden; kept."""
+    kept = options.out / f"{Path(path).name}.slots.json"
+    if not kept.exists():
+        how = making(options, path, "fusion")
+        writer = learned(how)
+        both = writer.fusion.memory
+        views = {
+            "document alone": lambda z, states, mask: both(None, states, mask),
+            "slots alone": lambda z, states, mask: both(z, None, None),
+        }
+        found: dict[str, Any] = {}
+        for name, view in views.items():
+            writer.fusion.memory = view  # type: ignore[method-assign]
+            folder = how.folder / name.replace(" ", "-")
+            rows = compare_radii(writer, how.collection, (0.0,), folder, sample=options.sample, progress=True)
+            found[name] = as_dicts(rows)[0]
+        write_json(kept, found)
+    known = json.loads(kept.read_text(encoding="utf-8"))
+    for view, row in known.items():
+        figures = f"MRR {row['found']:.3f} ± {row['error']:.3f}, unique {row['unique']:.1%}"
+        print(f"{Path(path).name}, {view}: {figures}")
+
+
 def trials(options: argparse.Namespace, path: str, *, prior: bool) -> Iterator[Trial]:
     """Every scheme, seed by seed; on the dev split where there is one."""
     split = "dev" if "dev" in open_collection(path).qrels else "test"
@@ -154,6 +181,9 @@ def report(options: argparse.Namespace, path: str) -> dict[str, Any]:
         _radii(options, name, saved["radii"])
         if "fusion" in healths:
             print(f"written at {Docids.load(folders['fusion']).about['radius']:g}\n")
+    if (options.out / f"{name}.slots.json").exists():
+        slots(options, path)
+        saved["slots"] = json.loads((options.out / f"{name}.slots.json").read_text(encoding="utf-8"))
     if options.docs:
         _draw(options.docs / "plots", name, healths)
     for name, prior in {"by tokens alone": False, "with a node prior": True}.items():
@@ -205,7 +235,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("do", choices=("build", "sweep", "report"))
+    parser.add_argument("do", choices=("build", "slots", "sweep", "report"))
     parser.add_argument("collections", nargs="+", help="folders")
     parser.add_argument("--backbone", required=True, help="checkpoint of the retrieval model")
     parser.add_argument("--generator", required=True, help="checkpoint that learns to write docids")
@@ -226,6 +256,9 @@ def main() -> None:
     if options.do == "build":
         for path in options.collections:
             make(options, path)
+    elif options.do == "slots":
+        for path in options.collections:
+            slots(options, path)
     elif options.do == "sweep":
         wanted = [t for path in options.collections for t in trials(options, path, prior=options.node_prior)]
         sweep(sorted(wanted, key=lambda t: t.plan["seed"]), options.out, workers=options.workers)
