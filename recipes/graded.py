@@ -20,7 +20,7 @@ import numpy as np
 from controls import controls
 
 from gr2.backbone import identity, is_own, makes_vectors
-from gr2.baselines.dense import Dense
+from gr2.baselines.dense import Dense, keep_vectors, vectors_path
 from gr2.baselines.sparse import BM25, BM25Config
 from gr2.compare import compare
 from gr2.data import Collection
@@ -104,14 +104,23 @@ def dense(
     *,
     split: str = "test",
 ) -> Run:
-    """What an encoder finds for the queries of a split before any training; kept."""
+    """What an encoder finds for the queries of a split before any training; kept.
+
+    Encoding the documents is what it costs, so all splits of few queries are searched at once, and vectors
+    are kept for the node prior of trials in the same folder.
+    """
     name_of_it = identity(backbone) if is_own(backbone) else Path(backbone).name
-    of_split = "" if split == "test" else f".{split}"
-    kept = out / f"dense.{name_of_it.replace(' ', '.')}.{collection.fingerprint[:12]}{of_split}.trec"
-    if not kept.exists():
-        queries = {qid: collection.queries[qid] for qid in collection.split(split)}
-        Dense.index(collection.documents, Encoder.load(backbone)).search(queries, 100).write(kept)
-    return Run(Run.read(kept).rankings, name)
+    start = f"dense.{name_of_it.replace(' ', '.')}.{collection.fingerprint[:12]}"
+    splits = (set(collection.qrels) - {"train"}) | {split}
+    kept = {one: out / f"{start}{'' if one == 'test' else f'.{one}'}.trec" for one in splits}
+    if not kept[split].exists():
+        index = Dense.index(collection.documents, Encoder.load(backbone))
+        docnos = sorted(document.docno for document in collection.documents)
+        keep_vectors(index, docnos, vectors_path(collection, str(backbone), out))
+        for one, path in kept.items():
+            queries = {qid: collection.queries[qid] for qid in collection.split(one)}
+            index.search(queries, 100).write(path)
+    return Run(Run.read(kept[split]).rankings, name)
 
 
 def agreements(found: Sequence[tuple[Trial, Path]]) -> dict[str, dict[str, float]]:

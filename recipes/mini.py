@@ -1,11 +1,13 @@
 """The embedded backbone `gr2-mini`: MiniLM with a decoder that has learned to write titles, by GR²P.
 
     python recipes/mini.py make  --start MINILM --out FOLDER WIKISPEEDIA MDN-LINKS
+    python recipes/mini.py share --start MINILM --out FOLDER [--split dev] COLLECTION ...
     python recipes/mini.py check --start MINILM --out FOLDER [--json docs/results/mini.json] COLLECTION ...
 
 `make` joins the linked folders into one graded collection (grades by links, as in the paper), pre-trains on
 it, draws the encoder back towards its start, and writes FOLDER/gr2-mini in 8 bits and FOLDER/gr2-mini-32 in
-32; interrupted, it goes on. `check` asks whether the encoder is still good on its own: dense retrieval
+32; interrupted, it goes on. `share` shows what SHARE was chosen by: dense retrieval by leading tokens with
+queries that are not test queries. `check` asks whether the encoder is still good on its own: dense retrieval
 without training, beside the start, in 32 bits and in 8.
 """
 
@@ -18,7 +20,8 @@ from graded import SETTINGS, dense
 from safetensors.numpy import load_file, save_file
 
 from gr2.augment import AugmentConfig
-from gr2.backbone import FreshDecoder, parts_of
+from gr2.backbone import FreshDecoder, parts_of, tokenizer_of
+from gr2.baselines.dense import Dense, DenseConfig
 from gr2.baselines.sparse import BM25
 from gr2.compare import compare
 from gr2.data import Collection, Document
@@ -54,6 +57,7 @@ LEAD = 48
 """Tokens of a document that its vector in the node prior is made from."""
 SHARE = 0.5
 """Of the encoder's movement that is kept."""
+SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)
 MEASURES = ("nDCG@5", "nDCG@20", "ERR@20", "Hits@10")
 CARD = """---
 library_name: gr2
@@ -167,6 +171,20 @@ def card(collection: Collection, tallies: Sequence[Tally], full: Path, storage: 
     )
 
 
+def share(options: argparse.Namespace, path: str) -> dict[str, Any]:
+    """Dense retrieval by leading tokens, with so much of the encoder's movement kept; returns the means."""
+    collection = open_collection(path)
+    queries = {qid: collection.queries[qid] for qid in collection.split(options.split)}
+    lead = DenseConfig(pieces=0, longest=LEAD)
+    rows: list[tuple[str, int, Run]] = []
+    for kept in SHARES:
+        model = GR2.from_pretrained(options.out / "pretrained.model")
+        drawn_back(model.network, options.start, kept)
+        encoder = Encoder(f"{kept:.0%}", model.network.encoder, tokenizer_of(options.start))
+        rows += [(encoder.name, 0, Dense.index(collection.documents, encoder, lead).search(queries, 100))]
+    return shown(options, collection, rows)
+
+
 def check(options: argparse.Namespace, path: str) -> dict[str, Any]:
     """Dense retrieval by the encoders, before and after; returns the means."""
     collection = open_collection(path)
@@ -181,29 +199,39 @@ def check(options: argparse.Namespace, path: str) -> dict[str, Any]:
     rows += [
         (n, 0, dense(collection, place, options.out, split=options.split)) for n, place in places.items()
     ]
-    exclude = source if source.is_file() else None
+    return shown(options, collection, rows, source if source.is_file() else None)
+
+
+def shown(
+    options: argparse.Namespace,
+    collection: Collection,
+    rows: Sequence[tuple[str, int, Run]],
+    exclude: Path | None = None,
+) -> dict[str, Any]:
+    """Print the table of these runs and return the means."""
     found = gather(collection, rows, MEASURES, split=options.split, exclude=exclude)
     print(f"### {headline(collection)}, {options.split}\n\n{comparison_table(compare(found), 'markdown')}\n")
     return {evaluation.name: evaluation.means for evaluation in found}
 
 
 def main() -> None:
-    """Make or check."""
+    """Make, choose the share, or check."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("do", choices=("make", "check"))
-    parser.add_argument("folders", nargs="+", help="linked folders (make); collections, or pydocs (check)")
+    parser.add_argument("do", choices=("make", "share", "check"))
+    parser.add_argument("folders", nargs="+", help="linked folders (make); collections, or pydocs")
     parser.add_argument("--start", required=True, help="MiniLM, by folder or hub name")
     parser.add_argument("--out", type=Path, required=True, help="where everything is kept")
     parser.add_argument("--bits", type=int, nargs="+", choices=(8, 32), default=[8, 32], help="(8 32)")
     parser.add_argument("--split", default="test", help="of queries to check with (test)")
-    parser.add_argument("--json", type=Path, help="save the figures of the check")
+    parser.add_argument("--json", type=Path, help="save the figures")
     options = parser.parse_args()
     if options.do == "make":
         make(options)
         return
-    saved = {Path(path).name: check(options, path) for path in options.folders}
+    action = {"share": share, "check": check}[options.do]
+    saved = {Path(path).name: action(options, path) for path in options.folders}
     if options.json:
         write_json(options.json, saved)
 
