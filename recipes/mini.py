@@ -4,11 +4,13 @@
     python recipes/mini.py share --start MINILM --out FOLDER [--split dev] COLLECTION ...
     python recipes/mini.py check --start MINILM --out FOLDER [--json docs/results/mini.json] COLLECTION ...
 
-`make` joins the linked folders into one graded collection (grades by links, as in the paper), pre-trains on
-it, draws the encoder back towards its start, and writes FOLDER/gr2-mini in 8 bits and FOLDER/gr2-mini-32 in
-32; interrupted, it goes on. `share` shows what SHARE was chosen by: dense retrieval by leading tokens with
-queries that are not test queries. `check` asks whether the encoder is still good on its own: dense retrieval
-without training, beside the start, in 32 bits and in 8.
+`make` joins the linked folders into one graded collection (grades by links, as in the paper) and pre-trains
+on it twice: first encoder and decoder beside a node prior, after which the encoder is drawn back towards its
+start; then the decoder alone, which learns to write titles without a prior from what this encoder reads. It
+leaves FOLDER/gr2-mini in 8 bits and FOLDER/gr2-mini-32 in 32; interrupted, it goes on. `share` shows what
+SHARE was chosen by: dense retrieval by leading tokens with queries that are not test queries. `check` asks
+whether the encoder is still good on its own: dense retrieval without training, beside the start, in 32 bits
+and in 8.
 """
 
 import argparse
@@ -38,8 +40,9 @@ from gr2.report.evidence import loss_curves
 from gr2.runs import Run
 from gr2.store import atomic_file, write_json
 from gr2.tables import comparison_table
+from gr2.weights import Storage
 
-PLAN = Plan(
+ENCODER = Plan(
     steps=1500,
     queries=16,
     texts=16,
@@ -50,12 +53,26 @@ PLAN = Plan(
     average=0.2,
     augment=AugmentConfig(paragraphs=0, sentences=0, entities=0, pieces=4),
 )
+"""Of the first training, in which the encoder learns."""
+DECODER = Plan(
+    frozen_steps=1500,
+    steps=0,
+    queries=32,
+    texts=32,
+    per_grade=1,
+    smoothing=0.0,
+    learning_rate=1e-3,
+    prior=0.0,
+    average=0.2,
+    augment=AugmentConfig(paragraphs=0, sentences=0, entities=0, pieces=1),
+)
+"""Of the second, in which it stands still."""
 LINKS = LinksConfig(queries=3)
 WORDS = 6
 """Of a title."""
 LEAD = 48
 """Tokens of a document that its vector in the node prior is made from."""
-SHARE = 0.5
+SHARE = 0.25
 """Of the encoder's movement that is kept."""
 SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)
 MEASURES = ("nDCG@5", "nDCG@20", "ERR@20", "Hits@10")
@@ -76,7 +93,9 @@ titles of documents by graded relevance (GR²P). `gr2 train --backbone gr2-mini`
 | grades | 4 the document itself, 3 See-also or mutual links, 2 links of the first section, 1 others |
 | pairs of each grade | {pairs} |
 | texts | {sources} |
-| steps | {steps:,} of {queries} queries and {texts} document texts; an hour on one thread (AVX2) |
+| first | {first.steps:,} steps of {first.queries} queries and {first.texts} texts, with a node prior |
+| second | {second.frozen_steps:,} of {second.queries} and {second.texts}, the decoder alone, without one |
+| time | an hour and a half on one thread (AVX2) |
 | stored | {storage} |
 
 Its encoder finds documents before any training: what it is worth, beside the one it was made from, is in
@@ -86,11 +105,17 @@ The texts themselves are not in this folder. Sources: wikispeedia (West and Lesk
 Information Networks, WWW 2012), whose texts are from Wikipedia (GFDL, since then CC BY-SA 3.0); MDN Web Docs
 by Mozilla contributors (CC BY-SA 2.5). `recipes/mini.py` makes it again.
 
-Loss, each row the mean of the logged steps since the row before:
+Loss, each row the mean of the logged steps since the row before; the first training, beside the prior:
 
 | step | total | MGCC | MLE queries | MLE documents |
 |---:|---:|---:|---:|---:|
-{curve}
+{curves[0]}
+
+The second, without it:
+
+| step | total | MGCC | MLE queries | MLE documents |
+|---:|---:|---:|---:|---:|
+{curves[1]}
 """
 
 
@@ -132,30 +157,48 @@ def make(options: argparse.Namespace) -> None:
     found = [read_linked_folder(Path(path), LINKS) for path in options.folders]
     collection = joined([one for one, _ in found])
     print(headline(collection))
-    full = options.out / "pretrained"
-    if not full.exists():
+    reader, drawn, writer = (options.out / name for name in ("encoder", "drawn", "decoder"))
+    how: dict[str, Any] = {"words": WORDS, "resume": True, "progress": True}
+    if not reader.exists():
         kept = options.out / f"vectors.{collection.fingerprint[:12]}.safetensors"
         vectors = leading_vectors(collection, options.start, kept)
-        how: dict[str, Any] = {"words": WORDS, "vectors": vectors, "resume": True, "progress": True}
-        pretrain(collection, options.start, full, PLAN, **how)
-    model = GR2.from_pretrained(full.with_name("pretrained.model"))
-    drawn_back(model.network, options.start, SHARE)
-    for name, storage in (("gr2-mini", "int8"), ("gr2-mini-32", "fp32")):
-        about = {"made from": {**model.provenance, "backbone": Path(options.start).name, "share": SHARE}}
-        text = card(collection, [tally for _, tally in found], full, storage)
-        export(model.network, options.start, options.out / name, about, storage=storage, card=text)  # type: ignore[arg-type]
+        pretrain(collection, options.start, reader, ENCODER, vectors=vectors, **how)
+    made = GR2.from_pretrained(model_of(reader))
+    drawn_back(made.network, options.start, SHARE)
+    if not drawn.exists():
+        export(made.network, options.start, drawn, {"share": SHARE})
+    if not writer.exists():
+        pretrain(collection, str(drawn), writer, DECODER, **how)
+    model = GR2.from_pretrained(model_of(writer))
+    plans = {"first": made.provenance["plan"], "second": model.provenance["plan"]}
+    read = {name: model.provenance[name] for name in ("collection", "fingerprint")}
+    about = {"made from": {"backbone": Path(options.start).name, "share": SHARE, **plans, **read}}
+    stored: dict[str, Storage] = {"gr2-mini": "int8", "gr2-mini-32": "fp32"}
+    for name, storage in stored.items():
+        text = card(collection, [tally for _, tally in found], (reader, writer), storage)
+        export(model.network, str(drawn), options.out / name, about, storage=storage, card=text)
         size = sum(path.stat().st_size for path in (options.out / name).rglob("*") if path.is_file())
         print(f"{options.out / name}: {size / 1e6:.1f} MB")
 
 
-def card(collection: Collection, tallies: Sequence[Tally], full: Path, storage: str) -> str:
-    """What the folder says of itself."""
-    curves = loss_curves(full.with_name("pretrained.model.training"), points=10)
+def model_of(backbone: Path) -> Path:
+    """Where the model is that a backbone was taken from."""
+    return backbone.with_name(backbone.name + ".model")
+
+
+def curve(backbone: Path) -> str:
+    """The rows of a training's loss."""
+    curves = loss_curves(backbone.with_name(backbone.name + ".model.training"), points=10)
     parts = [curves[name] for name in ("total", "mgcc", "mle_q", "mle_d")]
     rows = [
-        [f"{step:,.0f}", *(f"{curve[place][1]:.3f}" for curve in parts)]
+        [f"{step:,.0f}", *(f"{part[place][1]:.3f}" for part in parts)]
         for place, (step, _) in enumerate(parts[0])
     ]
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
+def card(collection: Collection, tallies: Sequence[Tally], stages: Sequence[Path], storage: str) -> str:
+    """What the folder says of itself."""
     named = list(zip(collection.name.split("+"), tallies, strict=True))
     return CARD.format(
         layers=FreshDecoder().layers,
@@ -163,11 +206,10 @@ def card(collection: Collection, tallies: Sequence[Tally], full: Path, storage: 
         headline=headline(collection),
         pairs="; ".join(f"{n} " + ", ".join(f"{g}: {t.pairs[g]:,}" for g in (4, 3, 2, 1)) for n, t in named),
         sources="; ".join(f"{name} {tally.documents:,} documents" for name, tally in named),
-        steps=PLAN.steps,
-        queries=PLAN.queries,
-        texts=PLAN.texts,
+        first=ENCODER,
+        second=DECODER,
         storage={"int8": "8 bits and a scale for each row", "fp32": "32 bits"}[storage],
-        curve="\n".join(f"| {' | '.join(row)} |" for row in rows),
+        curves=[curve(stage) for stage in stages],
     )
 
 
@@ -178,7 +220,7 @@ def share(options: argparse.Namespace, path: str) -> dict[str, Any]:
     lead = DenseConfig(pieces=0, longest=LEAD)
     rows: list[tuple[str, int, Run]] = []
     for kept in SHARES:
-        model = GR2.from_pretrained(options.out / "pretrained.model")
+        model = GR2.from_pretrained(model_of(options.out / "encoder"))
         drawn_back(model.network, options.start, kept)
         encoder = Encoder(f"{kept:.0%}", model.network.encoder, tokenizer_of(options.start))
         rows += [(encoder.name, 0, Dense.index(collection.documents, encoder, lead).search(queries, 100))]

@@ -4,9 +4,10 @@
     python recipes/pretrained.py report --start MINILM --backbone gr2-mini --out FOLDER COLLECTION ...
 
 Both have the same steps and docids, and a node prior from their own encoder; the encoders alone are beside
-them, since what P gains may be theirs. Without judgements too: `indexed` learns from the documents' own texts
-alone, as many a step as else queries and texts, `before training` has not learned anything. Other trials are
-those of recipes/graded.py, in the same folder: what one has done the other need not.
+them, since what P gains may be theirs. With `--prior 0` there is none, as in the paper, and a docid is known
+by what the decoder has learned alone. Without judgements too: `indexed` learns from the documents' own texts,
+as many a step as else queries and texts, `before training` has not learned anything. Other trials are those
+of recipes/graded.py, in the same folder: what one has done the other need not.
 """
 
 import argparse
@@ -29,6 +30,10 @@ from gr2.tables import comparison_table, render
 
 INDEXED = "indexed"
 P_DENSE = "dense, pre-trained"
+RATES = {"pydocs": 1e-5}
+"""Learning rates other than usual, chosen on development queries (docs/log.md)."""
+ALONE = {"prior": 0.0, "learning_rate": 1e-3, "pretrained_rate": 0.1}
+"""Of a plan without a prior: a fresh decoder has to learn faster."""
 SYSTEM = "GR²S"
 """As recipes/graded.py calls it, whatever it starts from."""
 
@@ -40,7 +45,9 @@ def trials(options: argparse.Namespace) -> Iterator[tuple[str, Trial]]:
         for letter, backbone in (("S", options.start), ("P", options.backbone))
         for trial in graded_trials(_for(options, backbone))
     ]
-    for letter, trial in sorted(found, key=lambda row: row[1].plan["seed"]):
+    for letter, usual in sorted(found, key=lambda row: row[1].plan["seed"]):
+        rate = {"learning_rate": RATES.get(usual.collection, usual.plan["learning_rate"])}
+        trial = replace(usual, plan={**usual.plan, **(rate if options.prior else ALONE)})
         if trial.system == SYSTEM:
             yield f"GR²{letter}", trial
         if trial.fold in (None, 0):  # what reads no judgement is the same for every fold
@@ -102,6 +109,7 @@ def main() -> None:
     parser.add_argument("--start", required=True, help="the encoder that the backbone was made of")
     parser.add_argument("--backbone", default="gr2-mini", help="(gr2-mini)")
     parser.add_argument("--out", type=Path, required=True, help="where trials are kept")
+    parser.add_argument("--prior", type=int, choices=(0, 1), default=1, help="node prior, or none (1)")
     parser.add_argument("--steps", type=int, default=200, help="of each training at most (200)")
     parser.add_argument("--words", type=int, default=6, help="of a docid (6)")
     parser.add_argument("--seeds", type=int, default=3, help="(3)")
@@ -113,7 +121,10 @@ def main() -> None:
         return
     saved = {Path(path).name: report(options, path) for path in options.collections}
     if options.json:
-        write_json(options.json, {"steps": options.steps, "words": options.words, "collections": saved})
+        write_json(
+            options.json,
+            {"steps": options.steps, "words": options.words, "prior": options.prior, "collections": saved},
+        )
 
 
 if __name__ == "__main__":

@@ -34,7 +34,7 @@ from gr2.weights import take_memory, weights_of
 
 __all__ = ["END", "FIRST", "START", "Family", "Network", "NetworkConfig"]
 QUIET = 0.05
-"""What a fresh head is multiplied by beside a node prior."""
+"""What the head is multiplied by beside a node prior."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,12 +142,13 @@ class Network(nn.Module):
                 rows[known] = vectors[known] * (rows.norm(dim=1).mean() / vectors[known].norm(dim=1).mean())
 
     def take_prior(self, prior: Prior, *, quiet: bool = True) -> None:
-        """Let a node prior join the logits; a fresh head is made quiet, so that training starts from it.
+        """Let a node prior join the logits; the head is made quiet, so that training starts from the prior.
 
-        A head that will stand still must not be: a decoder that cannot be heard learns nothing.
+        Even a pre-trained one: what a decoder learned of other docids is noise beside a prior that knows
+        these. But not one that will stand still: a decoder that cannot be heard learns nothing.
         """
         self.prior = prior
-        if self.fresh and quiet:
+        if quiet:
             with torch.no_grad():
                 self.head.weight *= QUIET
 
