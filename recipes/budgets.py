@@ -2,18 +2,19 @@
 
     python recipes/budgets.py sweep  --start MINILM --t5 T5 --out FOLDER pydocs FOLDER ...
     python recipes/budgets.py report --start MINILM --t5 T5 --out FOLDER pydocs FOLDER ...
+    python recipes/budgets.py rates  --start MINILM --t5 T5 --out FOLDER pydocs
 
 Four backbones: gr2-mini, the encoder it was made of with a fresh decoder, the same architecture from random
 numbers, and a T5. Steps are planned from the time that one takes here, with one thread and nothing else
 running; what each trial spent is told beside it. Encoding the documents for the node prior comes before, is
-not in the minutes, and is told too. One seed; the learning rate was chosen for MiniLM and is the same for
-all. Interrupted, it goes on.
+not in the minutes, and is told too. One seed; `rates` shows what each learning rate was chosen by, a minute
+of training and the development queries. Interrupted, it goes on.
 """
 
 import argparse
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,8 @@ from gr2.tables import comparison_table, render
 
 MEASURES = ("nDCG@20", "ERR@20", "Hits@10")
 WORDS = 6
+RATES: Mapping[str, float] = {}
+"""Learning rates other than usual."""
 
 
 def random_one(start: str, out: Path) -> str:
@@ -83,22 +86,40 @@ def pace(options: argparse.Namespace, path: str, backbone: str) -> dict[str, flo
 
 def trials(options: argparse.Namespace) -> Iterator[tuple[int, str, Trial]]:
     """The minutes, the backbone and the trial; short ones first."""
-    named = backbones(options)
     for minutes in options.minutes:
         for path in options.collections:
-            for name, backbone in named.items():
-                steps = round(60 * minutes / pace(options, path, backbone)["step"])
+            for name in backbones(options):
                 yield (
                     minutes,
                     name,
-                    Trial(
-                        system=name,
-                        collection=path,
-                        backbone=backbone,
-                        words=WORDS,
-                        plan={**PLAN, "recipe": "gr2", "steps": steps, "seed": 0},
-                    ),
+                    trial(options, path, name, minutes, RATES.get(name, PLAN["learning_rate"])),
                 )
+
+
+def trial(
+    options: argparse.Namespace, path: str, name: str, minutes: int, rate: float, split: str = "test"
+) -> Trial:
+    """A backbone trained for so many minutes."""
+    backbone = backbones(options)[name]
+    steps = round(60 * minutes / pace(options, path, backbone)["step"])
+    plan = {**PLAN, "recipe": "gr2", "learning_rate": rate, "steps": steps, "seed": 0}
+    return Trial(system=name, collection=path, backbone=backbone, words=WORDS, plan=plan, split=split)
+
+
+def rates(options: argparse.Namespace, path: str) -> None:
+    """Train each backbone for a minute at several rates, and print what development queries say."""
+    wanted = {
+        (name, rate): trial(options, path, name, 1, rate, "dev")
+        for name in backbones(options)
+        for rate in (1e-5, 1e-4, 1e-3)
+    }
+    sweep(wanted.values(), options.out, workers=options.workers)
+    rows = [
+        (f"{name}, {rate:g}", 0, Run.read(options.out / one.name / "run.trec"))
+        for (name, rate), one in wanted.items()
+    ]
+    found = gather(open_collection(path), rows, MEASURES, split="dev")
+    print(comparison_table(compare(found), "markdown"))
 
 
 def report(options: argparse.Namespace, path: str) -> dict[str, Any]:
@@ -132,11 +153,11 @@ def cost(options: argparse.Namespace, trial: Trial) -> dict[str, float]:
 
 
 def main() -> None:
-    """Sweep or report."""
+    """Sweep, report, or show the choice of rates."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("do", choices=("sweep", "report"))
+    parser.add_argument("do", choices=("sweep", "report", "rates"))
     parser.add_argument("collections", nargs="+", help="folders, or pydocs")
     parser.add_argument("--start", required=True, help="the encoder that gr2-mini was made of")
     parser.add_argument("--t5", required=True, help="a T5 to compare with")
@@ -150,6 +171,10 @@ def main() -> None:
     torch.set_num_threads(1)
     if options.do == "sweep":
         sweep([trial for _, _, trial in trials(options)], options.out, workers=options.workers)
+        return
+    if options.do == "rates":
+        for path in options.collections:
+            rates(options, path)
         return
     saved = {Path(path).name: report(options, path) for path in options.collections}
     if options.json:
