@@ -95,7 +95,7 @@ titles of documents by graded relevance (GR²P). `gr2 train --backbone gr2-mini`
 | texts | {sources} |
 | first | {first.steps:,} steps of {first.queries} queries and {first.texts} texts, with a node prior |
 | second | {second.frozen_steps:,} of {second.queries} and {second.texts}, the decoder alone, without one |
-| time | an hour and a half on one thread (AVX2) |
+| time | an hour for the first and 41 minutes for the second, on one thread (AVX2) |
 | stored | {storage} |
 
 Its encoder finds documents before any training: what it is worth, beside the one it was made from, is in

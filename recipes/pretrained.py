@@ -4,10 +4,10 @@
     python recipes/pretrained.py report --start MINILM --backbone gr2-mini --out FOLDER COLLECTION ...
 
 Both have the same steps and docids, and a node prior from their own encoder; the encoders alone are beside
-them, since what P gains may be theirs. With `--prior 0` there is none, as in the paper, and a docid is known
-by what the decoder has learned alone. Without judgements too: `indexed` learns from the documents' own texts,
-as many a step as else queries and texts, `before training` has not learned anything. Other trials are those
-of recipes/graded.py, in the same folder: what one has done the other need not.
+them, since what P gains may be theirs. Without judgements too: `indexed` learns from the documents' own texts
+alone, as many a step as else queries and texts, `before training` has not learned anything. With `--prior 0`
+there is none, as in the paper, and the plan is that of recipes/schemes.py: a frozen encoder, larger batches.
+Other trials are those of recipes/graded.py, in the same folder: what one has done the other need not.
 """
 
 import argparse
@@ -18,6 +18,7 @@ from typing import Any
 
 from graded import MEASURES, START, baselines, dense
 from graded import trials as graded_trials
+from schemes import PLAIN
 
 from gr2.compare import compare
 from gr2.experiment import Trial, gather, sweep
@@ -32,8 +33,6 @@ INDEXED = "indexed"
 P_DENSE = "dense, pre-trained"
 RATES = {"pydocs": 1e-5}
 """Learning rates other than usual, chosen on development queries (docs/log.md)."""
-ALONE = {"prior": 0.0, "learning_rate": 1e-3, "pretrained_rate": 0.1}
-"""Of a plan without a prior: a fresh decoder has to learn faster."""
 SYSTEM = "GR²S"
 """As recipes/graded.py calls it, whatever it starts from."""
 
@@ -47,13 +46,14 @@ def trials(options: argparse.Namespace) -> Iterator[tuple[str, Trial]]:
     ]
     for letter, usual in sorted(found, key=lambda row: row[1].plan["seed"]):
         rate = {"learning_rate": RATES.get(usual.collection, usual.plan["learning_rate"])}
-        trial = replace(usual, plan={**usual.plan, **(rate if options.prior else ALONE)})
+        alone = {**PLAIN, "frozen_steps": usual.plan["steps"], "seed": usual.plan["seed"]}
+        trial = replace(usual, plan={**usual.plan, **rate} if options.prior else alone)
         if trial.system == SYSTEM:
             yield f"GR²{letter}", trial
         if trial.fold in (None, 0):  # what reads no judgement is the same for every fold
             once = replace(trial, fold=None)
             if trial.system == SYSTEM:
-                plan = {**once.plan, "texts": once.plan["texts"] + Plan.queries}
+                plan = {**once.plan, "texts": once.plan["texts"] + once.plan.get("queries", Plan.queries)}
                 yield f"GR²{letter}, {INDEXED}", replace(once, system=INDEXED, judged=False, plan=plan)
             elif not trial.plan["seed"]:
                 yield f"GR²{letter}, {START}", once
