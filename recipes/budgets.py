@@ -2,13 +2,13 @@
 
     python recipes/budgets.py sweep  --start MINILM --t5 T5 --out FOLDER pydocs FOLDER ...
     python recipes/budgets.py report --start MINILM --t5 T5 --out FOLDER pydocs FOLDER ...
-    python recipes/budgets.py rates  --start MINILM --t5 T5 --out FOLDER pydocs
+    python recipes/budgets.py rates  --start MINILM --t5 T5 --out FOLDER --backbones random T5 -- pydocs
 
 Four backbones: gr2-mini, the encoder it was made of with a fresh decoder, the same architecture from random
 numbers, and a T5. Steps are planned from the time that one takes here, with one thread and nothing else
 running; what each trial spent is told beside it. Encoding the documents for the node prior comes before, is
-not in the minutes, and is told too. One seed; `rates` shows what each learning rate was chosen by, a minute
-of training and the development queries. Interrupted, it goes on.
+not in the minutes, and is told too, by a sample. One seed; `rates` shows what each learning rate was chosen
+by, a minute of training and the development queries. Interrupted, it goes on.
 """
 
 import argparse
@@ -23,10 +23,12 @@ from graded import PLAN, SETTINGS
 
 from gr2.augment import AugmentConfig
 from gr2.backbone import makes_vectors, transformers
-from gr2.baselines.dense import document_vectors
+from gr2.baselines.dense import Dense, DenseConfig, document_vectors
 from gr2.baselines.sparse import BM25
 from gr2.compare import compare
+from gr2.data import Collection
 from gr2.docids.schemes import Making, build
+from gr2.embed import Encoder
 from gr2.experiment import Trial, gather, sweep
 from gr2.formats import open_collection
 from gr2.index import seconds_of_a_step
@@ -37,9 +39,10 @@ from gr2.store import atomic_folder, write_json
 from gr2.tables import comparison_table, render
 
 MEASURES = ("nDCG@20", "ERR@20", "Hits@10")
+NAMES = ("gr2-mini", "MiniLM", "random", "T5")
 WORDS = 6
-RATES: Mapping[str, float] = {}
-"""Learning rates other than usual."""
+RATES: Mapping[tuple[str, str], float] = {("pydocs", "gr2-mini"): 1e-5, ("pydocs", "MiniLM"): 1e-5}
+"""Learning rates other than usual, by collection and backbone."""
 
 
 def random_one(start: str, out: Path) -> str:
@@ -55,17 +58,14 @@ def random_one(start: str, out: Path) -> str:
 
 
 def backbones(options: argparse.Namespace) -> dict[str, str]:
-    """By the name that a table has for them."""
-    return {
-        "gr2-mini": options.backbone,
-        "MiniLM, fresh decoder": options.start,
-        "random": random_one(options.start, options.out),
-        "T5": options.t5,
-    }
+    """By the name that a table has for them; MiniLM gets a fresh decoder."""
+    every = {"gr2-mini": options.backbone, "MiniLM": options.start, "T5": options.t5}
+    every["random"] = random_one(options.start, options.out)
+    return {name: every[name] for name in options.backbones}
 
 
 def pace(options: argparse.Namespace, path: str, backbone: str) -> dict[str, float]:
-    """Seconds of a step, and CPU seconds of encoding; encoders of one architecture have one pace."""
+    """Seconds of a step, and of encoding all documents; encoders of one architecture have one pace."""
     backbone = options.start if makes_vectors(backbone) else backbone
     kept = options.out / f"pace.{Path(path).name}.{Path(backbone).name}.json"
     if not kept.exists():
@@ -74,14 +74,24 @@ def pace(options: argparse.Namespace, path: str, backbone: str) -> dict[str, flo
             raise ValueError(f"{path}: has folds, and this recipe knows only splits")
         making = Making(collection=collection, backbone=backbone, folder=options.out, words=WORDS)
         docids = build("title", making)
-        begun = time.process_time()
-        dense = makes_vectors(backbone)
-        vectors = document_vectors(collection, docids.docnos, backbone, options.out) if dense else None
-        encoding = time.process_time() - begun
+        vectors, encoding = None, 0.0
+        if makes_vectors(backbone):
+            how = DenseConfig.leading(options.lead)
+            vectors = document_vectors(collection, docids.docnos, backbone, options.out, how)
+            encoding = seconds_of_encoding(collection, backbone, how)
         plan = Plan(**{**PLAN, "augment": AugmentConfig(**PLAN["augment"])})
         ready = prepare(collection, docids, backbone, plan, vectors=vectors)
         write_json(kept, {"step": seconds_of_a_step(ready, plan, steps=10), "encoding": encoding})
     return json.loads(kept.read_text(encoding="utf-8"))  # type: ignore[no-any-return]
+
+
+def seconds_of_encoding(collection: Collection, backbone: str, how: DenseConfig, sample: int = 256) -> float:
+    """CPU seconds that all documents take, as some of them say."""
+    worded = [document for document in collection.documents if document.contents.split()]
+    some, encoder = worded[:: max(1, len(worded) // sample)], Encoder.load(backbone)
+    begun = time.process_time()
+    Dense.index(some, encoder, how)
+    return (time.process_time() - begun) / len(some) * len(worded)
 
 
 def trials(options: argparse.Namespace) -> Iterator[tuple[int, str, Trial]]:
@@ -89,11 +99,8 @@ def trials(options: argparse.Namespace) -> Iterator[tuple[int, str, Trial]]:
     for minutes in options.minutes:
         for path in options.collections:
             for name in backbones(options):
-                yield (
-                    minutes,
-                    name,
-                    trial(options, path, name, minutes, RATES.get(name, PLAN["learning_rate"])),
-                )
+                rate = RATES.get((Path(path).name, name), PLAN["learning_rate"])
+                yield minutes, name, trial(options, path, name, minutes, rate)
 
 
 def trial(
@@ -103,7 +110,15 @@ def trial(
     backbone = backbones(options)[name]
     steps = round(60 * minutes / pace(options, path, backbone)["step"])
     plan = {**PLAN, "recipe": "gr2", "learning_rate": rate, "steps": steps, "seed": 0}
-    return Trial(system=name, collection=path, backbone=backbone, words=WORDS, plan=plan, split=split)
+    return Trial(
+        system=name,
+        collection=path,
+        backbone=backbone,
+        words=WORDS,
+        plan=plan,
+        lead=options.lead,
+        split=split,
+    )
 
 
 def rates(options: argparse.Namespace, path: str) -> None:
@@ -162,7 +177,11 @@ def main() -> None:
     parser.add_argument("--start", required=True, help="the encoder that gr2-mini was made of")
     parser.add_argument("--t5", required=True, help="a T5 to compare with")
     parser.add_argument("--backbone", default="gr2-mini", help="(gr2-mini)")
+    parser.add_argument("--backbones", nargs="+", choices=NAMES, default=NAMES, help="(all)")
     parser.add_argument("--out", type=Path, required=True, help="where trials are kept")
+    parser.add_argument(
+        "--lead", type=int, default=128, help="tokens of a document's vector; 0: all, in pieces (128)"
+    )
     parser.add_argument("--minutes", type=int, nargs="+", default=[0, 1, 3, 5, 10], help="(0 1 3 5 10)")
     parser.add_argument("--workers", type=int, default=2, help="trials side by side (2)")
     parser.add_argument("--json", type=Path, help="save the figures")

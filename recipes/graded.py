@@ -20,7 +20,7 @@ import numpy as np
 from controls import controls
 
 from gr2.backbone import identity, is_own, makes_vectors
-from gr2.baselines.dense import Dense, keep_vectors, vectors_path
+from gr2.baselines.dense import Dense, DenseConfig, keep_vectors, vectors_path
 from gr2.baselines.sparse import BM25, BM25Config
 from gr2.compare import compare
 from gr2.data import Collection
@@ -84,7 +84,9 @@ def done(options: argparse.Namespace, path: str) -> list[tuple[Trial, Path]]:
     return [(t, folder) for t, folder in found if (t.system, t.plan["seed"]) not in missing]
 
 
-def baselines(collection: Collection, backbone: str, out: Path, split: str = "test") -> list[Run]:
+def baselines(
+    collection: Collection, backbone: str, out: Path, split: str = "test", *, lead: int = 0
+) -> list[Run]:
     """BM25 at both settings, the controls, and the encoder before any training; dense search is kept."""
     queries = {qid: collection.queries[qid] for qid in collection.split(split)}
     runs = [
@@ -93,7 +95,7 @@ def baselines(collection: Collection, backbone: str, out: Path, split: str = "te
     ]
     if not makes_vectors(backbone):
         return [*runs, *controls(collection, split)]
-    return [*runs, *controls(collection, split), dense(collection, backbone, out, split=split)]
+    return [*runs, *controls(collection, split), dense(collection, backbone, out, split=split, lead=lead)]
 
 
 def dense(
@@ -103,20 +105,23 @@ def dense(
     name: str = "dense, untrained",
     *,
     split: str = "test",
+    lead: int = 0,
 ) -> Run:
     """What an encoder finds for the queries of a split before any training; kept.
 
     Encoding the documents is what it costs, so all splits of few queries are searched at once, and vectors
-    are kept for the node prior of trials in the same folder.
+    are kept for the node prior of trials in the same folder. With `lead` a document is its leading tokens.
     """
+    how = DenseConfig.leading(lead)
     name_of_it = identity(backbone) if is_own(backbone) else Path(backbone).name
     start = f"dense.{name_of_it.replace(' ', '.')}.{collection.fingerprint[:12]}"
+    start += f".{lead}" if lead else ""
     splits = (set(collection.qrels) - {"train"}) | {split}
     kept = {one: out / f"{start}{'' if one == 'test' else f'.{one}'}.trec" for one in splits}
     if not kept[split].exists():
-        index = Dense.index(collection.documents, Encoder.load(backbone))
+        index = Dense.index(collection.documents, Encoder.load(backbone), how)
         docnos = sorted(document.docno for document in collection.documents)
-        keep_vectors(index, docnos, vectors_path(collection, str(backbone), out))
+        keep_vectors(index, docnos, vectors_path(collection, str(backbone), out, how))
         for one, path in kept.items():
             queries = {qid: collection.queries[qid] for qid in collection.split(one)}
             index.search(queries, 100).write(path)

@@ -9,8 +9,8 @@ on it twice: first encoder and decoder beside a node prior, after which the enco
 start; then the decoder alone, which learns to write titles without a prior from what this encoder reads. It
 leaves FOLDER/gr2-mini in 8 bits and FOLDER/gr2-mini-32 in 32; interrupted, it goes on. `share` shows what
 SHARE was chosen by: dense retrieval by leading tokens with queries that are not test queries. `check` asks
-whether the encoder is still good on its own: dense retrieval without training, beside the start, in 32 bits
-and in 8.
+whether the encoder is still good on its own: dense retrieval without training, beside the start, each in 32
+bits and in 8; what is not in FOLDER is left out, but for gr2-mini, which then is the package's.
 """
 
 import argparse
@@ -22,7 +22,7 @@ from graded import SETTINGS, dense
 from safetensors.numpy import load_file, save_file
 
 from gr2.augment import AugmentConfig
-from gr2.backbone import FreshDecoder, parts_of, tokenizer_of
+from gr2.backbone import FreshDecoder, parts_of, tokenizer_of, transformers
 from gr2.baselines.dense import Dense, DenseConfig
 from gr2.baselines.sparse import BM25
 from gr2.compare import compare
@@ -38,9 +38,9 @@ from gr2.network import Network
 from gr2.pretrain import export, pretrain
 from gr2.report.evidence import loss_curves
 from gr2.runs import Run
-from gr2.store import atomic_file, write_json
+from gr2.store import atomic_file, atomic_folder, write_json
 from gr2.tables import comparison_table
-from gr2.weights import Storage
+from gr2.weights import Storage, load_weights, save_weights, weights_of
 
 ENCODER = Plan(
     steps=1500,
@@ -236,12 +236,30 @@ def check(options: argparse.Namespace, path: str) -> dict[str, Any]:
         (f"BM25 k1={s.k1:g} b={s.b:g}", 0, BM25.index(collection.documents, s).search(queries, 100))
         for s in SETTINGS
     ]
-    folders = {8: options.out / "gr2-mini", 32: options.out / "gr2-mini-32"}
-    places = {"start": options.start} | {f"gr2-mini, {bits} bits": folders[bits] for bits in options.bits}
-    rows += [
-        (n, 0, dense(collection, place, options.out, split=options.split)) for n, place in places.items()
-    ]
+    made, full = options.out / "gr2-mini", options.out / "gr2-mini-32"
+    places: dict[str, str | Path] = {"start": options.start, "gr2-mini": made if made.exists() else made.name}
+    if full.exists():
+        places["gr2-mini, 32 bits"] = full
+    if options.rounded:
+        places["start, 8 bits"] = rounded(options.start, options.out)
+    how: dict[str, Any] = {"split": options.split, "lead": options.lead}
+    rows += [(n, 0, dense(collection, place, options.out, **how)) for n, place in places.items()]
     return shown(options, collection, rows, source if source.is_file() else None)
+
+
+def rounded(start: str, out: Path) -> Path:
+    """The start as a checkpoint whose weights went through 8 bits."""
+    folder = out / f"{Path(start).name}-8"
+    if not folder.exists():
+        model = transformers().AutoModel.from_pretrained(start)
+        with atomic_folder(folder) as temporary:
+            stored = temporary / "weights.safetensors"
+            save_weights(weights_of(model), stored, "int8")
+            model.load_state_dict(load_weights(stored), strict=False)
+            stored.unlink()
+            model.save_pretrained(temporary)
+            tokenizer_of(start).save_pretrained(temporary)
+    return folder
 
 
 def shown(
@@ -265,7 +283,10 @@ def main() -> None:
     parser.add_argument("folders", nargs="+", help="linked folders (make); collections, or pydocs")
     parser.add_argument("--start", required=True, help="MiniLM, by folder or hub name")
     parser.add_argument("--out", type=Path, required=True, help="where everything is kept")
-    parser.add_argument("--bits", type=int, nargs="+", choices=(8, 32), default=[8, 32], help="(8 32)")
+    parser.add_argument(
+        "--lead", type=int, default=0, help="check by so many leading tokens; 0: all, in pieces (0)"
+    )
+    parser.add_argument("--rounded", action="store_true", help="check the start in 8 bits too")
     parser.add_argument("--split", default="test", help="of queries to check with (test)")
     parser.add_argument("--json", type=Path, help="save the figures")
     options = parser.parse_args()

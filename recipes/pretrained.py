@@ -7,7 +7,7 @@ Both have the same steps and docids, and a node prior from their own encoder; th
 them, since what P gains may be theirs. Without judgements too: `indexed` learns from the documents' own texts
 alone, as many a step as else queries and texts, `before training` has not learned anything. With `--prior 0`
 there is none, as in the paper, and the plan is that of recipes/schemes.py: a frozen encoder, larger batches.
-Other trials are those of recipes/graded.py, in the same folder: what one has done the other need not.
+With `--lead 0` trials are those of recipes/graded.py: in one folder, what one has done the other need not.
 """
 
 import argparse
@@ -47,7 +47,9 @@ def trials(options: argparse.Namespace) -> Iterator[tuple[str, Trial]]:
     for letter, usual in sorted(found, key=lambda row: row[1].plan["seed"]):
         rate = {"learning_rate": RATES.get(usual.collection, usual.plan["learning_rate"])}
         alone = {**PLAIN, "frozen_steps": usual.plan["steps"], "seed": usual.plan["seed"]}
-        trial = replace(usual, plan={**usual.plan, **rate} if options.prior else alone)
+        trial = replace(usual, plan=alone)
+        if options.prior:
+            trial = replace(usual, plan={**usual.plan, **rate}, lead=options.lead)
         if trial.system == SYSTEM:
             yield f"GR²{letter}", trial
         if trial.fold in (None, 0):  # what reads no judgement is the same for every fold
@@ -67,11 +69,11 @@ def _for(options: argparse.Namespace, backbone: str) -> argparse.Namespace:
 def report(options: argparse.Namespace, path: str) -> dict[str, Any]:
     """Print a collection's table and return its figures."""
     collection = open_collection(path)
-    source = Path(path) / "source_docs.tsv"
+    source, lead = Path(path) / "source_docs.tsv", options.lead
     found = [(name, t) for name, t in trials(options) if t.collection == path]
     missing = {(name[4:], t.plan["seed"]) for name, t in found if not (options.out / t.name).exists()}
-    rows = [(run.name, 0, run) for run in baselines(collection, options.start, options.out)]
-    rows += [(P_DENSE, 0, dense(collection, options.backbone, options.out, P_DENSE))]
+    rows = [(run.name, 0, run) for run in baselines(collection, options.start, options.out, lead=lead)]
+    rows += [(P_DENSE, 0, dense(collection, options.backbone, options.out, P_DENSE, lead=lead))]
     rows += [
         (name, t.plan["seed"], Run.read(options.out / t.name / "run.trec"))
         for name, t in found
@@ -110,7 +112,10 @@ def main() -> None:
     parser.add_argument("--backbone", default="gr2-mini", help="(gr2-mini)")
     parser.add_argument("--out", type=Path, required=True, help="where trials are kept")
     parser.add_argument("--prior", type=int, choices=(0, 1), default=1, help="node prior, or none (1)")
-    parser.add_argument("--steps", type=int, default=200, help="of each training at most (200)")
+    parser.add_argument(
+        "--lead", type=int, default=128, help="tokens of a document's vector; 0: all, in pieces (128)"
+    )
+    parser.add_argument("--steps", type=int, default=100, help="of each training at most (100)")
     parser.add_argument("--words", type=int, default=6, help="of a docid (6)")
     parser.add_argument("--seeds", type=int, default=3, help="(3)")
     parser.add_argument("--workers", type=int, default=2, help="trials side by side (2)")
@@ -121,10 +126,8 @@ def main() -> None:
         return
     saved = {Path(path).name: report(options, path) for path in options.collections}
     if options.json:
-        write_json(
-            options.json,
-            {"steps": options.steps, "words": options.words, "prior": options.prior, "collections": saved},
-        )
+        settings = {name: getattr(options, name) for name in ("steps", "words", "prior", "lead")}
+        write_json(options.json, {**settings, "collections": saved})
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from gr2.augment import pieces
-from gr2.baselines.dense import Dense, DenseConfig
+from gr2.baselines.dense import Dense, DenseConfig, document_vectors
 from gr2.data import Collection, Document
 from gr2.embed import Encoder
 from gr2.formats import write_folder
@@ -251,6 +251,18 @@ def test_one_document_empty_ones_and_what_is_refused(encoder):
     for wrong in ({"words": 0}, {"pieces": -1}, {"longest": 0}, {"mix": 1.5}, {"mix": -0.1}):
         with pytest.raises(ValueError, match="mix from 0 to 1"):
             DenseConfig(**wrong)
+
+
+def test_kept_vectors_are_those_of_the_way_they_were_made(bert, tmp_path):
+    documents = some_documents(20)
+    data = Collection(name="tiny", documents=tuple(documents), queries={}, qrels={})
+    docnos = [document.docno for document in documents]
+    for config in (None, DenseConfig.leading(3), DenseConfig.leading(4)):
+        wanted = Dense.index(documents, Encoder.load(bert), config).vectors(docnos)
+        for _ in range(2):  # made, and read again
+            assert np.array_equal(document_vectors(data, docnos, str(bert), tmp_path, config), wanted)
+    document_vectors(data, docnos, str(bert), tmp_path, DenseConfig.leading(0))
+    assert len(list(tmp_path.iterdir())) == 3, "no leading tokens are the usual way, and have its file"
 
 
 def test_the_command_writes_a_run_that_can_be_evaluated(gr2, bert, tmp_path):

@@ -6,11 +6,12 @@ import random
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
 
-from gr2.baselines.dense import Dense
+from gr2.baselines.dense import Dense, DenseConfig
 from gr2.embed import Encoder
 from gr2.examples import examples_of
 from gr2.experiment import Trial, gather, mean_of, perform, sweep
@@ -289,6 +290,30 @@ def test_a_trial_may_be_kept_from_reading_judgements(backbone, tmp_path, monkeyp
     with pytest.raises(Asked) as found:
         perform(trial, tmp_path / "out")
     assert ("train" in found.value.args[0]) == judged and "test" in found.value.args[0]
+
+
+def test_a_trials_prior_may_be_of_leading_tokens(backbone, tmp_path, monkeypatch):
+    class Asked(Exception):
+        pass
+
+    def capture(*_, vectors, **named):
+        raise Asked(vectors)
+
+    monkeypatch.setattr("gr2.learn.learn", capture)
+    write_folder(with_dev(), tmp_path / "data")
+    usual = Trial(
+        system="MLE", collection=str(tmp_path / "data"), backbone=str(backbone), plan={**FAST, "steps": 1}
+    )
+    found, documents = [], with_dev().documents
+    for lead in (0, 3):
+        with pytest.raises(Asked) as asked:
+            perform(replace(usual, lead=lead), tmp_path / "out")
+        index = Dense.index(documents, Encoder.load(backbone), DenseConfig.leading(lead))
+        wanted = index.vectors(sorted(document.docno for document in documents))
+        assert np.array_equal(asked.value.args[0], wanted)
+        found.append(wanted)
+    assert not np.allclose(*found)
+    assert replace(usual, lead=3).name != usual.name
 
 
 def test_seeds_are_averaged_by_query_and_folds_put_together():

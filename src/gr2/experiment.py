@@ -51,6 +51,8 @@ class Trial:
     fold: int | None = None
     judged: bool = True
     """False: no judgement is learned from, documents are indexed by their own texts alone."""
+    lead: int = 0
+    """Tokens of a document that its vector in the node prior is made from; 0: all of it, in pieces."""
     split: str = "test"
     k: int = DEPTH
 
@@ -104,7 +106,7 @@ def _start(trial: Trial, out: Path) -> "subprocess.Popen[bytes]":
 def perform(trial: Trial, out: Path) -> None:
     """Train, search, and leave the run and the figures in OUT/NAME; the model itself is not kept."""
     from gr2.backbone import makes_vectors
-    from gr2.baselines.dense import document_vectors
+    from gr2.baselines.dense import DenseConfig, document_vectors
     from gr2.formats import open_collection
     from gr2.geometry import agreement
     from gr2.learn import Plan, learn
@@ -120,8 +122,10 @@ def perform(trial: Trial, out: Path) -> None:
     if "augment" in settings:
         settings["augment"] = AugmentConfig(**settings["augment"])
     plan = Plan(**settings)
-    dense = plan.prior > 0 and makes_vectors(trial.backbone)
-    vectors = document_vectors(whole, docids.docnos, trial.backbone, out) if dense else None
+    vectors = None
+    if plan.prior > 0 and makes_vectors(trial.backbone):
+        how = DenseConfig.leading(trial.lead)
+        vectors = document_vectors(whole, docids.docnos, trial.backbone, out, how)
     begun, wall = time.process_time(), time.monotonic()
     folder = out / f"{trial.name}.model"
     model = learn(collection, docids, trial.backbone, folder, plan, vectors=vectors, states=out, resume=True)

@@ -44,6 +44,11 @@ class DenseConfig:
                 f"expected words and longest from 1, pieces from 0 and mix from 0 to 1, not {self}"
             )
 
+    @classmethod
+    def leading(cls, tokens: int) -> "DenseConfig":
+        """So many leading tokens of a document alone; 0: as usual, in pieces."""
+        return cls(pieces=0, longest=tokens) if tokens else cls()
+
     def __str__(self) -> str:
         """As it stands beside a result."""
         return f"words={self.words} pieces={self.pieces} mix={self.mix:g} longest={self.longest}"
@@ -154,23 +159,33 @@ class Dense:
 
 
 def document_vectors(
-    collection: Collection, docnos: Sequence[str], backbone: str, folder: Path, *, progress: bool = False
+    collection: Collection,
+    docnos: Sequence[str],
+    backbone: str,
+    folder: Path,
+    config: DenseConfig | None = None,
+    *,
+    progress: bool = False,
 ) -> Vectors:
     """The mean vectors of these documents [N, W], made once: they are kept in the folder.
 
-    Vectors of another backbone or of another collection have another file.
+    Vectors of another backbone, of another collection, or made in another way have another file.
     """
-    path = vectors_path(collection, backbone, folder)
+    path = vectors_path(collection, backbone, folder, config)
     if not path.exists():
-        keep_vectors(
-            Dense.index(collection.documents, Encoder.load(backbone), progress=progress), docnos, path
-        )
+        index = Dense.index(collection.documents, Encoder.load(backbone), config, progress=progress)
+        keep_vectors(index, docnos, path)
     return load_file(path)["vectors"]
 
 
-def vectors_path(collection: Collection, backbone: str, folder: Path) -> Path:
+def vectors_path(
+    collection: Collection, backbone: str, folder: Path, config: DenseConfig | None = None
+) -> Path:
     """Where `document_vectors` keeps them."""
-    key = blake2b(f"{identity(backbone)} {collection.fingerprint}".encode(), digest_size=6).hexdigest()
+    made = f"{identity(backbone)} {collection.fingerprint}"
+    if config not in (None, DenseConfig()):
+        made += f" {config}"
+    key = blake2b(made.encode(), digest_size=6).hexdigest()
     return folder / f"vectors.{Path(backbone).name}.{key}.safetensors"
 
 
