@@ -5,10 +5,11 @@
     python recipes/budgets.py rates  --start MINILM --t5 T5 --out FOLDER --backbones random T5 -- pydocs
 
 Four backbones: gr2-mini, the encoder it was made of with a fresh decoder, the same architecture from random
-numbers, and a T5. Steps are planned from the time that one takes here, with one thread and nothing else
-running; what each trial spent is told beside it. Encoding the documents for the node prior comes before, is
-not in the minutes, and is told too, by a sample. One seed; `rates` shows what each learning rate was chosen
-by, a minute of training and the development queries. Interrupted, it goes on.
+numbers (of its words too, which stand still in all trainings), and a T5. Steps are planned from the CPU time
+that one takes here, with one thread; what each trial spent, with preparing and saving, is told beside it.
+Encoding the documents for the node prior comes before, is not in the minutes, and is told too, by a sample
+(the prior of a T5 is made of words while it prepares). One seed; `rates` shows what each learning rate was
+chosen by, a minute of training and the development queries. Interrupted, it goes on.
 """
 
 import argparse
@@ -22,7 +23,7 @@ import torch
 from graded import PLAN, SETTINGS
 
 from gr2.augment import AugmentConfig
-from gr2.backbone import makes_vectors, transformers
+from gr2.backbone import identity, is_own, makes_vectors, transformers
 from gr2.baselines.dense import Dense, DenseConfig, document_vectors
 from gr2.baselines.sparse import BM25
 from gr2.compare import compare
@@ -65,9 +66,9 @@ def backbones(options: argparse.Namespace) -> dict[str, str]:
 
 
 def pace(options: argparse.Namespace, path: str, backbone: str) -> dict[str, float]:
-    """Seconds of a step, and of encoding all documents; encoders of one architecture have one pace."""
+    """CPU seconds of a step, and of encoding all documents; encoders of one architecture have one pace."""
     backbone = options.start if makes_vectors(backbone) else backbone
-    kept = options.out / f"pace.{Path(path).name}.{Path(backbone).name}.json"
+    kept = options.out / f"pace.{Path(path).name}.{Path(backbone).name}.{options.lead}.json"
     if not kept.exists():
         collection = open_collection(path)
         if collection.folds:
@@ -81,7 +82,8 @@ def pace(options: argparse.Namespace, path: str, backbone: str) -> dict[str, flo
             encoding = seconds_of_encoding(collection, backbone, how)
         plan = Plan(**{**PLAN, "augment": AugmentConfig(**PLAN["augment"])})
         ready = prepare(collection, docids, backbone, plan, vectors=vectors)
-        write_json(kept, {"step": seconds_of_a_step(ready, plan, steps=10), "encoding": encoding})
+        step = seconds_of_a_step(ready, plan, steps=10, clock=time.process_time)
+        write_json(kept, {"step": step, "encoding": encoding})
     return json.loads(kept.read_text(encoding="utf-8"))  # type: ignore[no-any-return]
 
 
@@ -197,7 +199,12 @@ def main() -> None:
         return
     saved = {Path(path).name: report(options, path) for path in options.collections}
     if options.json:
-        write_json(options.json, saved)
+        rates_of = {f"{path}, {name}": rate for (path, name), rate in RATES.items()}
+        settings = {"lead": options.lead, "plan": dict(PLAN), "other rates": rates_of, "seeds": 1}
+        made = {
+            name: identity(place) if is_own(place) else name for name, place in backbones(options).items()
+        }
+        write_json(options.json, {**settings, "backbones": made, "collections": saved})
 
 
 if __name__ == "__main__":

@@ -19,15 +19,14 @@ from pathlib import Path
 from typing import Any
 
 from graded import SETTINGS, dense
-from safetensors.numpy import load_file, save_file
 
 from gr2.augment import AugmentConfig
 from gr2.backbone import FreshDecoder, parts_of, tokenizer_of, transformers
-from gr2.baselines.dense import Dense, DenseConfig
+from gr2.baselines.dense import Dense, DenseConfig, document_vectors
 from gr2.baselines.sparse import BM25
 from gr2.compare import compare
 from gr2.data import Collection, Document
-from gr2.embed import Encoder, Vectors
+from gr2.embed import Encoder
 from gr2.experiment import gather
 from gr2.formats import open_collection
 from gr2.info import headline
@@ -38,7 +37,7 @@ from gr2.network import Network
 from gr2.pretrain import export, pretrain
 from gr2.report.evidence import loss_curves
 from gr2.runs import Run
-from gr2.store import atomic_file, atomic_folder, write_json
+from gr2.store import atomic_folder, write_json
 from gr2.tables import comparison_table
 from gr2.weights import Storage, load_weights, save_weights, weights_of
 
@@ -142,26 +141,18 @@ def drawn_back(network: Network, start: str, share: float) -> None:
             value.lerp_(before[name], 1 - share)
 
 
-def leading_vectors(collection: Collection, start: str, path: Path) -> Vectors:
-    """The vector of each document's leading tokens, in the order of docnos, made once."""
-    if not path.exists():
-        texts = {document.docno: document.contents for document in collection.documents}
-        found = Encoder.load(start).encode([texts[d] for d in sorted(texts)], longest=LEAD, progress=True)
-        with atomic_file(path) as temporary:
-            save_file({"vectors": found}, temporary)
-    return load_file(path)["vectors"]
-
-
 def make(options: argparse.Namespace) -> None:
     """Pre-train and write the backbone."""
     found = [read_linked_folder(Path(path), LINKS) for path in options.folders]
     collection = joined([one for one, _ in found])
     print(headline(collection))
-    reader, drawn, writer = (options.out / name for name in ("encoder", "drawn", "decoder"))
+    names = ("encoder", f"drawn-{SHARE:g}", f"decoder-{SHARE:g}")
+    reader, drawn, writer = (options.out / name for name in names)
     how: dict[str, Any] = {"words": WORDS, "resume": True, "progress": True}
     if not reader.exists():
-        kept = options.out / f"vectors.{collection.fingerprint[:12]}.safetensors"
-        vectors = leading_vectors(collection, options.start, kept)
+        docnos = sorted(document.docno for document in collection.documents)
+        lead = DenseConfig.leading(LEAD)
+        vectors = document_vectors(collection, docnos, options.start, options.out, lead, progress=True)
         pretrain(collection, options.start, reader, ENCODER, vectors=vectors, **how)
     made = GR2.from_pretrained(model_of(reader))
     drawn_back(made.network, options.start, SHARE)
@@ -217,7 +208,7 @@ def share(options: argparse.Namespace, path: str) -> dict[str, Any]:
     """Dense retrieval by leading tokens, with so much of the encoder's movement kept; returns the means."""
     collection = open_collection(path)
     queries = {qid: collection.queries[qid] for qid in collection.split(options.split)}
-    lead = DenseConfig(pieces=0, longest=LEAD)
+    lead = DenseConfig.leading(LEAD)
     rows: list[tuple[str, int, Run]] = []
     for kept in SHARES:
         model = GR2.from_pretrained(model_of(options.out / "encoder"))
@@ -296,7 +287,8 @@ def main() -> None:
     action = {"share": share, "check": check}[options.do]
     saved = {Path(path).name: action(options, path) for path in options.folders}
     if options.json:
-        write_json(options.json, saved)
+        lead = LEAD if options.do == "share" else options.lead
+        write_json(options.json, {"split": options.split, "lead": lead, "collections": saved})
 
 
 if __name__ == "__main__":

@@ -82,6 +82,8 @@ def report(options: argparse.Namespace, path: str) -> dict[str, Any]:
     evaluations = gather(collection, rows, MEASURES, exclude=source if source.is_file() else None)
     comparison = compare(evaluations)
     print(f"### {headline(collection)}\n\n{comparison_table(comparison, 'markdown')}\n")
+    seeds = {name: len({s for n, s, _ in rows if n == name}) for name, _, _ in rows}
+    print("seeds: " + ", ".join(f"{name} {count}" for name, count in seeds.items()), "\n")
     pairs = {(f"GR²P{end}", f"GR²S{end}") for end in ("", f", {INDEXED}", f", {START}")}
     tested = []
     for p, s in sorted(pairs):
@@ -95,7 +97,7 @@ def report(options: argparse.Namespace, path: str) -> dict[str, Any]:
     print(render(["", "measure", "gain", "p, uncorrected"], cells, "markdown"), "\n")
     return {
         "fingerprint": collection.fingerprint,
-        "seeds": {name: len({s for n, s, _ in rows if n == name}) for name, _, _ in rows},
+        "seeds": seeds,
         "means": {e.name: e.means for e in evaluations},
         "gains": [dict(zip(("of", "over", "measure", "gain", "p"), row, strict=True)) for row in gains],
     }

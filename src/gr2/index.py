@@ -9,7 +9,7 @@ import json
 import re
 import shutil
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from math import inf
@@ -266,7 +266,9 @@ def planned(
     return replace(plan, steps=steps), note, ready
 
 
-def seconds_of_a_step(ready: Ready, plan: Plan, steps: int = 4) -> float:
+def seconds_of_a_step(
+    ready: Ready, plan: Plan, steps: int = 4, clock: Callable[[], float] = time.monotonic
+) -> float:
     """The mean time of a few steps at rate 0, which moves nothing; the first, to warm up, does not count."""
     network, batches = ready.model.network, Batches(ready.examples, sizes(plan), seed=plan.seed)
     settings = stages(plan)[0].settings
@@ -275,7 +277,7 @@ def seconds_of_a_step(ready: Ready, plan: Plan, steps: int = 4) -> float:
     optimiser = torch.optim.AdamW(moving, lr=0.0, weight_decay=0.0, fused=True)
     for step in range(steps + 1):
         if step == 1:
-            begun = time.monotonic()
+            begun = clock()
         batch = batches[step]
         with torch.autocast("cpu", torch.bfloat16, enabled=settings.bf16):
             parts = ready.objective(network, batch, *encoded(network, batch))
@@ -283,4 +285,4 @@ def seconds_of_a_step(ready: Ready, plan: Plan, steps: int = 4) -> float:
         torch.nn.utils.clip_grad_norm_(moving, settings.clip)
         optimiser.step()
         optimiser.zero_grad(set_to_none=True)
-    return (time.monotonic() - begun) / steps
+    return (clock() - begun) / steps
