@@ -154,20 +154,25 @@ def report(options: argparse.Namespace, path: str) -> dict[str, Any]:
     rows += [(t.system, t.plan["seed"], Run.read(folder / "run.trec")) for t, folder in found]
     evaluations = gather(collection, rows, MEASURES, exclude=exclude)
     print(f"### {headline(collection)}\n\n{evaluations[0].convention}\n")
-    groups = {"all": set(collection.split("test"))}
-    if "train" in collection.qrels and not collection.folds:
-        leaks = Leaks(collection, "test")
-        groups = dict(seen_and_unseen(leaks.memory))
-        if leaks.near_twins:
-            groups["without near-twin"] = groups["all"] - set(leaks.near_twins)
     saved: dict[str, Any] = {"fingerprint": collection.fingerprint}
-    for group, qids in groups.items():
+    for group, qids in groups(collection).items():
         comparison = compare([evaluation.only(qids) for evaluation in evaluations])
         print(f"{group} queries ({len(qids)})\n\n{comparison_table(comparison, 'markdown')}\n")
         saved[group] = {e.name: e.means for e in comparison.evaluations}
     saved["trials"] = agreements(found)
     saved["against MLE"] = against("MLE", [e for e in evaluations if e.name in options.systems], TESTED)
     return saved
+
+
+def groups(collection: Collection) -> dict[str, set[str]]:
+    """The test queries: all, and apart by what training gives away of them."""
+    if "train" not in collection.qrels or collection.folds:
+        return {"all": set(collection.split("test"))}
+    leaks = Leaks(collection, "test")
+    found = dict(seen_and_unseen(leaks.memory))
+    if leaks.near_twins:
+        found["without near-twin"] = found["all"] - set(leaks.near_twins)
+    return found
 
 
 def against(one: str, evaluations: Sequence[Evaluation], measures: Sequence[str]) -> dict[str, Any]:

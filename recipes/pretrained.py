@@ -11,12 +11,12 @@ With `--lead 0` trials are those of recipes/graded.py: in one folder, what one h
 """
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from graded import MEASURES, START, baselines, dense
+from graded import MEASURES, START, baselines, dense, groups
 from graded import trials as graded_trials
 from schemes import PLAIN
 
@@ -25,6 +25,7 @@ from gr2.experiment import Trial, gather, sweep
 from gr2.formats import open_collection
 from gr2.info import headline
 from gr2.learn import Plan
+from gr2.measures import Evaluation
 from gr2.runs import Run
 from gr2.store import write_json
 from gr2.tables import comparison_table, render
@@ -84,23 +85,25 @@ def report(options: argparse.Namespace, path: str) -> dict[str, Any]:
     print(f"### {headline(collection)}\n\n{comparison_table(comparison, 'markdown')}\n")
     seeds = {name: len({s for n, s, _ in rows if n == name}) for name, _, _ in rows}
     print("seeds: " + ", ".join(f"{name} {count}" for name, count in seeds.items()), "\n")
-    pairs = {(f"GR²P{end}", f"GR²S{end}") for end in ("", f", {INDEXED}", f", {START}")}
+    saved: dict[str, Any] = {"fingerprint": collection.fingerprint, "seeds": seeds}
+    for group, qids in groups(collection).items():
+        some = [evaluation.only(qids) for evaluation in evaluations]
+        print(f"{group} queries ({len(qids)})\n")
+        saved[group] = {"means": {e.name: e.means for e in some}, "gains": gains(some)}
+    return saved
+
+
+def gains(evaluations: Sequence[Evaluation]) -> list[dict[str, Any]]:
+    """What P gains over S, of each kind, printed and returned."""
     tested = []
-    for p, s in sorted(pairs):
-        both = [e for e in evaluations if e.name in (p, s)]
+    for end in ("", f", {INDEXED}", f", {START}"):
+        p, both = f"GR²P{end}", [e for e in evaluations if e.name in (f"GR²P{end}", f"GR²S{end}")]
         if len(both) == 2:
-            tested += [(p, s, d) for d in compare(both).differences]
-    gains = [(p, s, d.measure, d.mean if d.system == p else -d.mean, d.t) for p, s, d in tested]
-    cells = [
-        [f"{p} − {s}", measure, f"{gain:+.4f}", f"{chance:.3f}"] for p, s, measure, gain, chance in gains
-    ]
-    print(render(["", "measure", "gain", "p, uncorrected"], cells, "markdown"), "\n")
-    return {
-        "fingerprint": collection.fingerprint,
-        "seeds": seeds,
-        "means": {e.name: e.means for e in evaluations},
-        "gains": [dict(zip(("of", "over", "measure", "gain", "p"), row, strict=True)) for row in gains],
-    }
+            found = compare(both).differences
+            tested += [(p, d.measure, d.mean if d.system == p else -d.mean, d.t) for d in found]
+    cells = [[p, measure, f"{gain:+.4f}", f"{chance:.3f}"] for p, measure, gain, chance in tested]
+    print(render(["over S", "measure", "gain", "p, uncorrected"], cells, "markdown"), "\n")
+    return [dict(zip(("of", "measure", "gain", "p"), row, strict=True)) for row in tested]
 
 
 def main() -> None:
