@@ -154,11 +154,18 @@ def report(options: argparse.Namespace, path: str) -> dict[str, Any]:
         done = [(n, t) for n, t in found if (options.out / t.name).exists()]
         rows = [*lexical, *((n, 0, Run.read(options.out / t.name / "run.trec")) for n, t in done)]
         evaluations = gather(collection, rows, MEASURES)
-        print(f"{minutes} minutes\n\n{comparison_table(compare(evaluations), 'markdown')}\n")
+        print(f"minutes: {minutes}\n\n{comparison_table(compare(evaluations), 'markdown')}\n")
         spent = {n: cost(options, t) for n, t in done}
         cells = [[n, *(f"{value:,.0f}" for value in row.values())] for n, row in spent.items()]
         print(render(["", "steps", "CPU seconds", "encoding before"], cells, "markdown"), "\n")
         saved[f"{minutes} minutes"] = {"spent": spent, "means": {e.name: e.means for e in evaluations}}
+    means = [saved[f"{minutes} minutes"]["means"] for minutes in options.minutes]
+    for measure in MEASURES:
+        cells = [
+            [name, *(f"{row[name][measure]:.4f}" if name in row else "" for row in means)]
+            for name in options.backbones
+        ]
+        print(render([f"{measure} after minutes", *map(str, options.minutes)], cells, "markdown"), "\n")
     return saved
 
 
