@@ -156,7 +156,10 @@ def report(options: argparse.Namespace, path: str) -> dict[str, Any]:
         evaluations = gather(collection, rows, MEASURES)
         print(f"minutes: {minutes}\n\n{comparison_table(compare(evaluations), 'markdown')}\n")
         spent = {n: cost(options, t) for n, t in done}
-        cells = [[n, *(f"{value:,.0f}" for value in row.values())] for n, row in spent.items()]
+        cells = [
+            [n, *("" if value is None else f"{value:,.0f}" for value in row.values())]
+            for n, row in spent.items()
+        ]
         print(render(["", "steps", "CPU seconds", "encoding before"], cells, "markdown"), "\n")
         saved[f"{minutes} minutes"] = {"spent": spent, "means": {e.name: e.means for e in evaluations}}
     means = [saved[f"{minutes} minutes"]["means"] for minutes in options.minutes]
@@ -169,8 +172,8 @@ def report(options: argparse.Namespace, path: str) -> dict[str, Any]:
     return saved
 
 
-def cost(options: argparse.Namespace, trial: Trial) -> dict[str, float]:
-    """The steps of a trial, the CPU seconds it learned for, and those of encoding before."""
+def cost(options: argparse.Namespace, trial: Trial) -> dict[str, float | None]:
+    """The steps of a trial, the CPU seconds it learned for (none if interrupted), and those of encoding."""
     content = json.loads((options.out / trial.name / "trial.json").read_text(encoding="utf-8"))
     encoding = pace(options, trial.collection, trial.backbone)["encoding"]
     return {"steps": trial.plan["steps"], "cpu": content["cost"]["cpu_seconds"], "encoding": encoding}

@@ -133,7 +133,8 @@ def agreements(found: Sequence[tuple[Trial, Path]]) -> dict[str, dict[str, float
     rows: dict[str, list[dict[str, float]]] = defaultdict(list)
     for trial, folder in found:
         content = json.loads((folder / "trial.json").read_text(encoding="utf-8"))
-        minutes = {"minutes": content["cost"]["cpu_seconds"] / 60, "prior MB": content["prior_bytes"] / 1e6}
+        spent = content["cost"]["cpu_seconds"] or np.nan  # null where it was interrupted
+        minutes = {"minutes": spent / 60, "prior MB": content["prior_bytes"] / 1e6}
         known = {n: v for n, v in content["agreement"].items() if not np.isnan(v)}  # none on binary grades
         tau = {f"τ {name}": value for name, value in known.items()}
         rows[trial.system].append(minutes | tau)

@@ -5,6 +5,7 @@ import json
 import random
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -272,6 +273,26 @@ def test_a_sweep_goes_on_where_it_stopped_and_says_what_failed(backbone, tmp_pat
     wrong = replace(trials[0], plan={**settings, "recipe": "nonsense"})
     with pytest.raises(RuntimeError, match=r"failed; see .*\.log"):
         sweep([wrong], tmp_path / "out")
+
+
+def test_what_an_interrupted_trial_cost_is_not_known(backbone, tmp_path, monkeypatch):
+    class Interrupted(Exception):
+        pass
+
+    write_folder(with_dev(), tmp_path / "data")
+    where = {"collection": str(tmp_path / "data"), "backbone": str(backbone)}
+    trial, costs = Trial(system="MLE", plan={**FAST, "steps": 2}, **where), []
+    for out, interrupted in ((tmp_path / "once", False), (tmp_path / "twice", True)):
+        if interrupted:
+            with monkeypatch.context() as patched, pytest.raises(Interrupted):
+                patched.setattr("gr2.model.GR2.search", Mock(side_effect=Interrupted))
+                perform(trial, out)
+        perform(trial, out)
+        costs.append(json.loads((out / trial.name / "trial.json").read_text())["cost"])
+        assert costs[-1]["search_cpu_seconds"] > 0
+    assert costs[0]["cpu_seconds"] > 0 and costs[1]["cpu_seconds"] is None
+    runs = [Run.read(tmp_path / out / trial.name / "run.trec") for out in ("once", "twice")]
+    assert runs[0].rankings == runs[1].rankings
 
 
 @pytest.mark.parametrize("judged", [True, False])

@@ -126,15 +126,17 @@ def perform(trial: Trial, out: Path) -> None:
     if plan.prior > 0 and makes_vectors(trial.backbone):
         how = DenseConfig.leading(trial.lead)
         vectors = document_vectors(whole, docids.docnos, trial.backbone, out, how)
-    begun, wall = time.process_time(), time.monotonic()
     folder = out / f"{trial.name}.model"
+    states = folder.with_name(folder.name + ".training")
+    begun, wall, resumed = time.process_time(), time.monotonic(), states.exists()
     model = learn(collection, docids, trial.backbone, folder, plan, vectors=vectors, states=out, resume=True)
-    cost = {"cpu_seconds": time.process_time() - begun, "seconds": time.monotonic() - wall}
+    spent = {"cpu_seconds": time.process_time() - begun, "seconds": time.monotonic() - wall}
+    cost = dict.fromkeys(spent) if resumed else spent  # what came before an interruption is not known
     test = collection.split(trial.split)
     queries = {qid: collection.queries[qid] for qid in test}
     begun = time.process_time()
     run = model.search(queries, trial.k, beams=max(20, trial.k), name=trial.system)
-    cost |= {"search_cpu_seconds": time.process_time() - begun}
+    cost["search_cpu_seconds"] = time.process_time() - begun
     prior = model.network.prior
     with atomic_folder(out / trial.name) as temporary:
         run.write(temporary / "run.trec")
@@ -146,7 +148,7 @@ def perform(trial: Trial, out: Path) -> None:
         content |= {"cost": cost, "agreement": agreement(model, queries, test).means()}
         content |= {"prior_bytes": 0 if prior is None else prior.nbytes}
         write_json(temporary / "trial.json", content)
-    for used in (folder, folder.with_name(folder.name + ".training")):
+    for used in (folder, states):
         if used.exists():  # without a step there are no checkpoints
             shutil.rmtree(used)  # half a gigabyte each: a sweep of a hundred would fill a disk
 
