@@ -115,6 +115,21 @@ def test_three_stages_interrupted_and_resumed_write_the_same_model(backbone, tmp
     assert GR2.from_pretrained(tmp_path / "whole").search("baka beke", k=3)
 
 
+def test_documents_alone_are_learned_with_a_frozen_encoder_too(backbone, tmp_path):
+    data = with_dev()
+    data = replace(data, qrels={name: rows for name, rows in data.qrels.items() if name != "train"})
+    docids = tiny.prepared(backbone)[1].docids
+    docids = replace(docids, about={**docids.about, "fingerprint": data.fingerprint})
+    plan = Plan(**{**FAST, "steps": 0, "frozen_steps": 2})
+    model = learn(data, docids, str(backbone), tmp_path / "model", plan, states=tmp_path)
+    begun = learn(data, docids, str(backbone), tmp_path / "begun", Plan(**{**FAST, "steps": 0}))
+    moved = [
+        not torch.equal(a, b)
+        for a, b in zip(model.network.decoder.parameters(), begun.network.decoder.parameters(), strict=True)
+    ]
+    assert any(moved)
+
+
 def test_a_run_is_not_resumed_with_another_backbone(backbone, tmp_path):
     import shutil
 

@@ -90,7 +90,7 @@ class _Rows:
         order = lengths.argsort(descending=True, stable=True)  # the slowest first: no surprise at the end
         network.eval()
         with tqdm(total=len(order), unit="text", leave=False, disable=not progress) as bar:
-            for rows in torch.split(order, batch):
+            for rows in torch.split(order, batch) if len(order) else ():  # split gives one part of nothing
                 self._encode(network, [sources[row] for row in rows.tolist()], rows)
                 bar.update(len(rows))
 
