@@ -127,8 +127,8 @@ def perform(trial: Trial, out: Path) -> None:
         how = DenseConfig.leading(trial.lead)
         vectors = document_vectors(whole, docids.docnos, trial.backbone, out, how)
     folder = out / f"{trial.name}.model"
-    states = folder.with_name(folder.name + ".training")
-    begun, wall, resumed = time.process_time(), time.monotonic(), states.exists()
+    training = folder.with_name(folder.name + ".training")
+    begun, wall, resumed = time.process_time(), time.monotonic(), training.exists()
     model = learn(collection, docids, trial.backbone, folder, plan, vectors=vectors, states=out, resume=True)
     spent = {"cpu_seconds": time.process_time() - begun, "seconds": time.monotonic() - wall}
     cost = dict.fromkeys(spent) if resumed else spent  # what came before an interruption is not known
@@ -148,7 +148,7 @@ def perform(trial: Trial, out: Path) -> None:
         content |= {"cost": cost, "agreement": agreement(model, queries, test).means()}
         content |= {"prior_bytes": 0 if prior is None else prior.nbytes}
         write_json(temporary / "trial.json", content)
-    for used in (folder, states):
+    for used in (folder, training):
         if used.exists():  # without a step there are no checkpoints
             shutil.rmtree(used)  # half a gigabyte each: a sweep of a hundred would fill a disk
 
