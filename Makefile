@@ -1,6 +1,7 @@
 # Two commands do everything on a machine with Python >= 3.11, make and a C compiler:
 #   make demo   the main job on the embedded collection
 #   make test   lint, types and the test suite
+# Also: make docs (the documentation site, in site/), make test-slow (the long tests).
 # Both set up .venv themselves, once; a change of pyproject.toml or constraints.txt sets it up again.
 # Every path is relative, so the folder's own path may contain spaces.
 
@@ -8,7 +9,7 @@ PYTHON ?= python3
 PY := .venv/bin/python
 READY := .venv/ready
 
-.PHONY: demo test test-slow lint setup clean
+.PHONY: demo test test-slow lint docs setup clean
 .DELETE_ON_ERROR:
 
 demo: $(READY)
@@ -24,6 +25,10 @@ lint: $(READY)
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
 	$(PY) -m mypy
+	.venv/bin/lint-imports --no-logo
+
+docs: $(READY)
+	$(PY) -m mkdocs build --strict
 
 setup: $(READY)
 

@@ -1,14 +1,15 @@
-"""Constrained decoding against transformers' `generate` with a prefix function, and against other searchers.
+"""Constrained decoding compared with transformers' `generate` with a prefix function, and other systems.
 
-    python benchmarks/decode.py --only random            # fresh weights: T5-small and mini shape
+    python benchmarks/decode.py --only random            # random weights in the shapes of T5-small and mini
     python benchmarks/decode.py --only trained --checkpoint FOLDER   # made by decode_training.py
     python benchmarks/decode.py --only beams --checkpoint FOLDER     # beam error, table and plot for docs/
     python benchmarks/decode.py --only peers             # bm25s, and a MiniLM-size encoder with faiss
 
-One process, one thread. Systems take turns on the same queries, so that a busy machine slows all of them;
-medians of CPU and wall seconds per batch, encoder included for everybody. `generate` runs the stock way, made
-to work: a dictionary trie walked from the root at each step, early_stopping="never" and length_penalty=0 (its
-defaults stop early and divide by length), the end token for rows that are done.
+One process, one thread. Systems take turns on the same queries, so that a busy machine slows all of them
+down. Figures are medians of CPU and wall seconds per batch, always with the encoder. `generate` runs in the
+usual way with the settings that it needs: a dictionary trie that is walked from the root at each step,
+early_stopping="never" and length_penalty=0 (its defaults stop early and divide by length), and the end token
+for finished rows.
 """
 
 import argparse
@@ -29,7 +30,7 @@ from torch import Tensor
 
 from gr2 import store
 from gr2.decode import Decoder, Normaliser, Ranked, beam, decoder_of, exact
-from gr2.trie import Trie
+from gr2.docids.trie import Trie
 
 END, BEAMS = 1, 20
 Docids = list[tuple[int, ...]]
@@ -42,7 +43,7 @@ SHAPES: dict[str, dict[str, Any]] = {
 
 @dataclass(frozen=True)
 class Subject:
-    """A model, its docids and its queries: what all systems decode."""
+    """A model, its docids and its queries: the input of all systems."""
 
     model: Any
     docids: Docids
@@ -56,7 +57,7 @@ class Subject:
 
 
 def fresh_model(shape: str) -> Any:
-    """Random weights in a given shape, head untied, logits of ordinary size."""
+    """Random weights in a given shape, with an untied head and logits of ordinary size."""
     import transformers
 
     hf: Any = transformers
@@ -81,7 +82,7 @@ def fresh_model(shape: str) -> Any:
 
 
 def fresh_docids(number: int) -> Docids:
-    """Unique docids of 4 to 15 tokens, Zipf-like, so that beginnings are shared as in titles."""
+    """Unique docids of 4 to 15 tokens, Zipf-like, so that they share prefixes as titles do."""
     rng = np.random.default_rng(0)
     weight = 1 / np.arange(10.0, 30_010.0)
     found: dict[tuple[int, ...], None] = {}
@@ -100,7 +101,7 @@ def fresh_subject(shape: str, docids: Docids) -> Subject:
 
 
 def trained_subject(checkpoint: Path) -> Subject:
-    """What `decode_training.py` left: a model, title docids and test queries."""
+    """The output of `decode_training.py`: a model, title docids and test queries."""
     from transformers import AutoTokenizer
 
     about = json.loads((checkpoint / "docids.json").read_text(encoding="utf-8"))
@@ -114,7 +115,7 @@ def trained_subject(checkpoint: Path) -> Subject:
 
 
 def nested(docids: Docids) -> dict[int, Any]:
-    """The stock trie: dictionaries in dictionaries."""
+    """The usual trie: nested dictionaries."""
     root: dict[int, Any] = {}
     for docid in docids:
         node = root
@@ -130,7 +131,7 @@ def generate(subject: Subject, root: dict[int, Any], part: slice, renormalise: b
         node = root
         for token in prefix.tolist()[1:]:
             node = node.get(token, {})
-        return list(node) or [END]  # rows behind their end
+        return list(node) or [END]  # finished rows
 
     inputs, mask = subject.batch(part)
     out = subject.model.generate(
@@ -157,7 +158,7 @@ def search(subject: Subject, decoder: Decoder, trie: Trie, part: slice, how: Cal
 
 
 def encode(subject: Subject, part: slice) -> tuple[Tensor, Tensor]:
-    """The encoder's states and mask: part of everybody's time, and nobody's here to make faster."""
+    """The encoder's states and mask; they are part of every system's time."""
     inputs, mask = subject.batch(part)
     with torch.inference_mode():
         states: Tensor = subject.model.get_encoder()(input_ids=inputs, attention_mask=mask).last_hidden_state
@@ -165,7 +166,7 @@ def encode(subject: Subject, part: slice) -> tuple[Tensor, Tensor]:
 
 
 def systems(subject: Subject, trie: Trie) -> dict[str, Callable[[slice], Any]]:
-    """Every system by name, as a function of which queries."""
+    """Every system by name, as a function of a slice of the queries."""
     root, model = nested(subject.docids), subject.model
     full, small = decoder_of(model), decoder_of(model, precision="int8")
     by_trie = partial(beam, normaliser="trie")
@@ -182,14 +183,14 @@ def systems(subject: Subject, trie: Trie) -> dict[str, Callable[[slice], Any]]:
 
 
 def lists(result: Any) -> list[list[int]]:
-    """Docid indices per query, whichever system they come from."""
+    """Docid indices per query, from any system."""
     return [docids.tolist() for docids, _ in result] if isinstance(result, Ranked) else result
 
 
 def interleaved(
     named: dict[str, Callable[[slice], Any]], batch: int, rounds: int, queries: int
 ) -> tuple[dict[str, dict[str, float]], dict[str, list[list[int]]]]:
-    """Median seconds per batch of each system, taking turns, and what each found."""
+    """Median seconds per batch of each system, taking turns, and the results of each."""
     cpu: dict[str, list[float]] = {name: [] for name in named}
     wall: dict[str, list[float]] = {name: [] for name in named}
     rows: dict[str, list[float]] = {name: [] for name in named}
@@ -216,7 +217,7 @@ def interleaved(
 
 
 def agreement(one: list[list[int]], other: list[list[int]]) -> dict[str, float]:
-    """How alike two rankings are."""
+    """How similar two lists of rankings are."""
     pairs = list(zip(one, other, strict=True))
     return {
         "identical": float(np.mean([a == b for a, b in pairs])),
@@ -226,7 +227,7 @@ def agreement(one: list[list[int]], other: list[list[int]]) -> dict[str, float]:
 
 
 def compare(subject: Subject, batch: int, rounds: int) -> dict[str, Any]:
-    """All systems on one subject and batch size, with ratios to generate and agreement with it."""
+    """All systems on one subject and batch size, with ratios to `generate` and agreement with it."""
     trie = Trie.from_sequences(subject.docids, end=END)
     times, found = interleaved(systems(subject, trie), batch, rounds, len(subject.inputs))
     for name in set(times) - {"encoder alone"}:
@@ -248,7 +249,7 @@ def compare(subject: Subject, batch: int, rounds: int) -> dict[str, Any]:
 
 
 def decoder_parameters(model: Any) -> int:
-    """The weights that each decoded token is multiplied by: not those that read the encoder once."""
+    """The weights that every decoded token passes: not those that read the encoder states once."""
     once = ("EncDecAttention.k.weight", "EncDecAttention.v.weight", "embed_tokens.weight", "bias.weight")
     named = model.decoder.named_parameters()
     blocks = sum(int(p.numel()) for name, p in named if p.ndim == 2 and not name.endswith(once))
@@ -256,7 +257,7 @@ def decoder_parameters(model: Any) -> int:
 
 
 def gemm_rate(rows: int) -> float:
-    """Gigaflops of torch's fp32 product of so many rows and a 512 x 2048 matrix, the best of 400."""
+    """Gigaflops of torch's fp32 product of some rows and a 512 x 2048 matrix, the best of 400."""
     x, weight = torch.randn(rows, 512), torch.randn(2048, 512)
     best = float("inf")
     for _ in range(400):
@@ -267,7 +268,7 @@ def gemm_rate(rows: int) -> float:
 
 
 def part_random(args: argparse.Namespace, save: Callable[[str, Any], None]) -> None:
-    """Fresh weights: both shapes, 10K and 100K docids, batches of 1 and 16."""
+    """Random weights: both shapes, 10K and 100K docids, batches of 1 and 16."""
     for number in args.docids:
         docids = fresh_docids(number)
         for shape in args.shapes:
@@ -286,7 +287,7 @@ def part_trained(args: argparse.Namespace, save: Callable[[str, Any], None]) -> 
 
 
 def part_beams(args: argparse.Namespace, save: Callable[[str, Any], None]) -> None:
-    """Beam error and cost by beam width, exact search beside it, both normalisers."""
+    """Error and cost by beam width, compared with exact search, for both normalisers."""
     subject = trained_subject(args.checkpoint)
     trie, decoder = Trie.from_sequences(subject.docids, end=END), decoder_of(subject.model)
     table: dict[str, Any] = {"docids": len(subject.docids)}
@@ -300,7 +301,7 @@ def part_beams(args: argparse.Namespace, save: Callable[[str, Any], None]) -> No
             rows.append(against(found, truth) | {"beams": width})
         table[normaliser] = rows
     save("beams", table)
-    plot(table, HERE.parent / "docs" / "beam-error.png")
+    plot(table, args.plot)
 
 
 def run_all(
@@ -318,7 +319,7 @@ def run_all(
 
 
 def against(run: dict[str, Any], truth: dict[str, Any]) -> dict[str, Any]:
-    """What a run misses of the proven top 1 and top 20, and what it costs."""
+    """The share of the proven top 1 and top 20 that a run misses, and its cost."""
     pairs = [(a, b) for a, b, sure in zip(run["found"], truth["found"], truth["proven"], strict=True) if sure]
     if not pairs:
         raise SystemExit("exact search proved no query: give it a larger --budget")
@@ -357,7 +358,7 @@ def plot(table: dict[str, Any], path: Path) -> None:
 
 
 def part_peers(args: argparse.Namespace, save: Callable[[str, Any], None]) -> None:
-    """What a user would pick instead, at 100K documents: BM25, and a small encoder with a flat index."""
+    """What a user could take instead, at 100K documents: BM25, or a small encoder with a flat index."""
     result: dict[str, Any] = {}
     rng = np.random.default_rng(0)
     words = np.array([f"w{i}" for i in range(30_000)])
@@ -420,7 +421,7 @@ PARTS = {"random": part_random, "trained": part_trained, "beams": part_beams, "p
 
 
 def main() -> None:
-    """Run the chosen parts; each result is saved as soon as it is there."""
+    """Run the chosen parts; each result is saved at once."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -429,32 +430,37 @@ def main() -> None:
     )
     parser.add_argument("--checkpoint", type=Path, help="folder made by decode_training.py (trained, beams)")
     parser.add_argument(
-        "--docids", type=int, nargs="+", default=[10_000, 100_000], help="docids of fresh models"
+        "--docids", type=int, nargs="+", default=[10_000, 100_000], help="numbers of docids for `random`"
     )
     parser.add_argument(
-        "--shapes", nargs="+", choices=SHAPES, default=list(SHAPES), help="shapes of fresh models"
+        "--shapes", nargs="+", choices=SHAPES, default=list(SHAPES), help="shapes for `random` (default: all)"
     )
     parser.add_argument(
         "--batches", type=int, nargs="+", default=[1, 16], help="queries per batch (default: 1 16)"
     )
     parser.add_argument(
-        "--rounds", type=int, default=7, help="turns at batch 1; a third at others (default: 7)"
+        "--rounds", type=int, default=7, help="turns at batch 1; a third of them at others (default: 7)"
     )
     parser.add_argument(
-        "--queries", type=int, default=48, help="for the beam table, trie score (default: 48)"
+        "--queries", type=int, default=48, help="queries of `beams` with the trie normaliser (default: 48)"
     )
     parser.add_argument(
         "--hard-queries",
         type=int,
         default=4,
-        help="the same for the vocabulary score, where a proof reads most of the trie (default: 4)",
+        help="the same with the vocabulary normaliser, where a proof reads most of the trie (default: 4)",
     )
     parser.add_argument(
-        "--budget", type=int, default=200_000, help="row budget of exact search there (default: 200000)"
+        "--budget",
+        type=int,
+        default=200_000,
+        help="decoder rows of exact search in `beams` (default: 200000)",
     )
     parser.add_argument(
-        "--out", type=Path, default=HERE / "results" / "decode.json", help="results, added to"
+        "--out", type=Path, default=HERE / "results" / "decode.json", help="file to which results are added"
     )
+    plot_file = HERE.parent / "docs" / "beam-error.png"
+    parser.add_argument("--plot", type=Path, default=plot_file, help="file for the plot of `beams`")
     args = parser.parse_args()
     if args.checkpoint is None and {"trained", "beams"} & set(args.only):
         parser.error("the parts trained and beams need --checkpoint")

@@ -1,10 +1,10 @@
-"""A T5 and a collection become a model that writes titles: real weights for `benchmarks/decode.py`.
+"""A T5 and a collection → a model that generates titles: trained weights for `benchmarks/decode.py`.
 
     python benchmarks/decode_training.py --model T5-FOLDER --collection FOLDER --out FOLDER --train-minutes 10
 
-Pieces of each document and the training queries are read, the document's title is written. Minutes of one
-core are enough for what the benchmark needs, peaked distributions over real docids; it is no recipe for
-quality.
+The model reads pieces of documents and training queries, and learns to generate the title of the document. A
+few minutes on one core give what the benchmark needs: peaked distributions over real docids. The result is
+not meant to be a good model.
 """
 
 import argparse
@@ -16,17 +16,17 @@ from typing import Any
 import numpy as np
 import torch
 
-from gr2.data import Collection
-from gr2.formats import open_collection
+from gr2.data.collection import Collection
+from gr2.data.formats import open_collection
 
 LONGEST_DOCID, LONGEST_INPUT, PIECE = 24, 64, 40
 BATCH, RATE = 16, 5e-4
 
 
 def load_t5(folder: Path) -> Any:
-    """A T5 whose output layer is what the file holds: transformers 5 would tie it to the embeddings.
+    """A T5 with the output layer of its file: transformers 5 would tie it to the embeddings.
 
-    Told not to, it also leaves the embeddings of both stacks untied and fills them with noise.
+    If told not to, transformers also unties the embeddings of both stacks and fills them with noise.
     """
     import transformers
     from safetensors import safe_open
@@ -41,7 +41,7 @@ def load_t5(folder: Path) -> Any:
 
 
 def title_docids(collection: Collection, tokenizer: Any) -> dict[str, tuple[int, ...]]:
-    """Docno → tokens of its title, cut; a second one with the same tokens gets a number behind it."""
+    """Docno → tokens of its title, cut; one with the same tokens as another is followed by a number."""
     taken: dict[tuple[int, ...], int] = {}
     docids = {}
     for document in collection.documents:
@@ -109,11 +109,9 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--model", type=Path, required=True, help="folder of a pretrained T5")
+    parser.add_argument("--collection", required=True, help="folder, `pydocs` or `ir:ID`")
     parser.add_argument(
-        "--collection", required=True, help="what gr2 reads as a collection, e.g. a BEIR folder"
-    )
-    parser.add_argument(
-        "--out", type=Path, required=True, help="where the trained model goes; outside the repository"
+        "--out", type=Path, required=True, help="folder of the trained model, outside the repository"
     )
     parser.add_argument("--train-minutes", type=float, default=10, help="wall-clock minutes (default: 10)")
     args = parser.parse_args()

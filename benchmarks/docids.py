@@ -1,17 +1,17 @@
-"""Writing docids: documents/s of ours and of transformers' `generate`, the same model, documents and beams.
+"""Generating docids: documents/s of gr2 and of transformers' `generate`; same model, documents and beams.
 
     python benchmarks/docids.py --generator T5-FOLDER --collection FOLDER [--docids MAKING-FOLDER]
 
-The generator of a fusion model writes pseudo-queries with 10 beams for chunks of 16 documents, one thread.
-Both read the same encoder states and slots, write the same tokens (those of the collection) and stop by the
-same rule; systems take turns on each chunk, and what they write is compared. The encoder is timed apart.
-A model that has learned nothing writes until it is cut: give the folder of a trained one (OUT.making of
-`gr2 docids build --scheme fusion`), or a few steps are trained first.
+The generator of a fusion model writes pseudo-queries with 10 beams for chunks of 16 documents, in one thread.
+Both systems read the same encoder states and slots, may write the same tokens (those of the collection) and
+stop by the same rule; they take turns on each chunk, and their results are compared. The encoder is timed
+separately. An untrained model writes until it is cut off, so give the folder of a trained one (OUT.making of
+`gr2 docids build --scheme fusion`); otherwise one is trained for a few steps first.
 
   ours      `free_beam` on the decoder's prepared weights
   generate  `T5ForConditionalGeneration.generate` with the same stack and head, cached keys and values
-  stock     the same with a head as wide as the checkpoint's whole vocabulary, as `generate` has it; the rows
-            that nobody may write are zeros and are suppressed, so its scores, and what it writes, differ
+  stock     the same with a head as wide as the checkpoint's whole vocabulary, which is the usual setting; the
+            additional rows are zeros and suppressed, so its scores and its results differ
 """
 
 import argparse
@@ -27,20 +27,21 @@ import torch
 from machine import facts
 from torch import Tensor
 
-from gr2.batches import padded
+from gr2.data.formats import open_collection
 from gr2.decode.free import free_beam
-from gr2.docids.latent import on_sphere
-from gr2.docids.writing import CHUNK, Writer, WritingConfig
-from gr2.formats import open_collection
-from gr2.network import END, START
+from gr2.model.network import END, START
+from gr2.model.padding import padded
+from gr2.schemes.config import GeneratorConfig
+from gr2.schemes.fusion.generator import CHUNK, DocidGenerator
+from gr2.schemes.fusion.latent import on_sphere
 from gr2.store import write_json
 
 Ask = Callable[[Tensor, Tensor], list[list[tuple[int, ...]]]]
 
 
-def ours(writer: Writer) -> Ask:
-    """`free_beam` as `Writer.write` calls it."""
-    decoder, config = writer.fusion.generator.decoder_for_search(), writer.config
+def ours(generator: DocidGenerator) -> Ask:
+    """`free_beam` as `DocidGenerator.write` calls it."""
+    decoder, config = generator.fusion.generator.decoder_for_search(), generator.config
 
     def ask(states: Tensor, mask: Tensor) -> list[list[tuple[int, ...]]]:
         found = free_beam(
@@ -49,7 +50,7 @@ def ours(writer: Writer) -> Ask:
             mask,
             end=END,
             beams=config.beams,
-            longest=config.query,
+            longest=config.query_tokens,
             length_penalty=config.length_penalty,
             never=(START,),
         )
@@ -58,10 +59,10 @@ def ours(writer: Writer) -> Ask:
     return ask
 
 
-def generate(writer: Writer, extra: int = 0) -> Ask:
-    """The peer: transformers' own T5 around the same decoder, with so many rows more in its head."""
+def generate(generator: DocidGenerator, extra: int = 0) -> Ask:
+    """The peer: transformers' own T5 around the same decoder, with `extra` additional rows in its head."""
     hf: Any = import_module("transformers")
-    network, config = writer.fusion.generator, writer.config
+    network, config = generator.fusion.generator, generator.config
     size = network.head.out_features + extra
     shape = replace_config(network.decoder.config, size)
     model: Any = hf.T5ForConditionalGeneration(shape).eval()
@@ -78,7 +79,7 @@ def generate(writer: Writer, extra: int = 0) -> Ask:
     settings = hf.GenerationConfig(
         num_beams=config.beams,
         num_return_sequences=config.beams,
-        max_new_tokens=config.query + 1,
+        max_new_tokens=config.query_tokens + 1,
         length_penalty=config.length_penalty,
         early_stopping="never",
         do_sample=False,
@@ -89,8 +90,8 @@ def generate(writer: Writer, extra: int = 0) -> Ask:
     )
 
     def ended(ids: Tensor, scores: Tensor) -> Tensor:
-        """Behind the longest docid only the end may come, as with ours."""
-        if ids.shape[1] <= config.query:
+        """After the longest docid only the end token is allowed, as in ours."""
+        if ids.shape[1] <= config.query_tokens:
             return scores
         only = torch.full_like(scores, -torch.inf)
         only[:, END] = scores[:, END]
@@ -110,7 +111,7 @@ def generate(writer: Writer, extra: int = 0) -> Ask:
 
 
 def replace_config(config: Any, size: int) -> Any:
-    """The decoder's configuration as that of a whole T5 with an untied head over so many tokens."""
+    """The decoder's configuration as that of a whole T5 with an untied head over `size` tokens."""
     from transformers import T5Config
 
     kept = {k: v for k, v in config.to_dict().items() if k not in ("is_decoder", "is_encoder_decoder")}
@@ -118,23 +119,23 @@ def replace_config(config: Any, size: int) -> Any:
     return T5Config(**kept | known | {"num_decoder_layers": config.num_layers, "is_encoder_decoder": True})
 
 
-def memory(writer: Writer, chunk: list[tuple[str, list[int]]]) -> tuple[Tensor, Tensor]:
+def memory(generator: DocidGenerator, chunk: list[tuple[str, list[int]]]) -> tuple[Tensor, Tensor]:
     """What the decoder attends to for a chunk of documents."""
     ids, mask = padded([row for _, row in chunk])
-    states, e_d = writer.fusion.read_documents(ids, mask)
-    z = None if e_d is None else on_sphere(e_d, writer.noise(chunk, 0), writer.config.radius)
-    return writer.fusion.memory(z, states, mask)
+    states, e_d = generator.fusion.read_documents(ids, mask)
+    z = None if e_d is None else on_sphere(e_d, generator.noise(chunk, 0), generator.config.radius)
+    return generator.fusion.memory(z, states, mask)
 
 
-def measure(writer: Writer, documents: dict[str, str], systems: dict[str, Ask]) -> dict[str, Any]:
-    """Every system on every chunk, in turns; medians over chunks of CPU seconds a document."""
+def measure(generator: DocidGenerator, documents: dict[str, str], systems: dict[str, Ask]) -> dict[str, Any]:
+    """Every system on every chunk, in turns; medians over chunks of CPU seconds per document."""
     seconds: dict[str, list[float]] = {name: [] for name in ("encoder", *systems)}
     same = {name: 0 for name in systems}
     best = 0
-    for number, chunk in enumerate(writer.chunks(documents)):
+    for number, chunk in enumerate(generator.chunks(documents)):
         begun = time.process_time()
         with torch.inference_mode():
-            states, mask = memory(writer, chunk)
+            states, mask = memory(generator, chunk)
         seconds["encoder"].append((time.process_time() - begun) / len(chunk))
         found = {}
         for name in sorted(systems, key=lambda name: (list(systems).index(name) + number) % len(systems)):
@@ -158,43 +159,51 @@ def measure(writer: Writer, documents: dict[str, str], systems: dict[str, Ask]) 
 
 
 def main() -> None:
-    """Train or find a model, measure, write the figures."""
+    """Train or load a model, measure, and save the figures."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--generator", required=True, help="folder or hub name of a T5 checkpoint")
     parser.add_argument("--collection", required=True, help="folder")
-    parser.add_argument("--docids", type=Path, help="OUT.making of fusion docids: the model is there")
-    parser.add_argument("--steps", type=int, default=60, help="it learned for, or will now (60)")
-    parser.add_argument("--pairs", type=int, default=20_000, help="it learned from at most (20,000)")
-    parser.add_argument("--tokens", type=int, default=128, help="at which a document is cut (128)")
-    parser.add_argument("--documents", type=int, default=160, help="to write for (160)")
-    parser.add_argument("--out", type=Path, default=Path("benchmarks/results/docids.json"))
+    parser.add_argument("--docids", type=Path, help="OUT.making of fusion docids, which has the model")
+    parser.add_argument("--steps", type=int, default=60, help="training steps of the model (60)")
+    parser.add_argument(
+        "--pairs", type=int, default=20_000, help="maximal number of training pairs of the model (20,000)"
+    )
+    parser.add_argument("--tokens", type=int, default=128, help="tokens at which a document is cut (128)")
+    parser.add_argument("--documents", type=int, default=160, help="documents that get docids (160)")
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "docids.json")
     options = parser.parse_args()
     torch.set_num_threads(1)
     collection = open_collection(options.collection)
     with tempfile.TemporaryDirectory() as temporary:
         folder = options.docids / "generator" if options.docids else Path(temporary)
-        config = WritingConfig(steps=options.steps, pairs=options.pairs, document=options.tokens)
-        writer = Writer.of(collection, options.generator, config)
-        for _ in writer.learn(folder, resume=True):
-            pass
+        config = GeneratorConfig(
+            steps=options.steps, pairs=options.pairs, document_tokens=options.tokens, device="cpu"
+        )
+        generator = DocidGenerator.of(collection, options.generator, config)
+        generator.fit(folder, resume=True)
     texts = {document.docno: document.contents for document in collection.documents}
     step = max(1, len(texts) // options.documents)
     documents = {docno: texts[docno] for docno in sorted(texts)[::step][: options.documents]}
-    extra = max(0, writer.tokenizer.vocab_size - writer.fusion.generator.head.out_features)
-    systems = {"ours": ours(writer), "generate": generate(writer), "stock": generate(writer, extra)}
+    extra = max(0, generator.tokenizer.vocab_size - generator.fusion.generator.head.out_features)
+    systems = {"ours": ours(generator), "generate": generate(generator), "stock": generate(generator, extra)}
     with torch.inference_mode():
-        figures = measure(writer, documents, systems)
-    settings = {"beams": config.beams, "longest": config.query, "chunk": CHUNK, "documents": len(documents)}
-    settings |= {"vocabulary": writer.fusion.generator.head.out_features}
+        figures = measure(generator, documents, systems)
+    settings = {
+        "beams": config.beams,
+        "longest": config.query_tokens,
+        "chunk": CHUNK,
+        "documents": len(documents),
+    }
+    settings |= {"vocabulary": generator.fusion.generator.head.out_features}
     settings |= {"steps": options.steps, "tokens": options.tokens}
     write_json(
         options.out, {"settings": settings, "figures": figures, "machine": facts("torch", "transformers")}
     )
     for name, ratio in figures["ratio_to_ours"].items():
         rate, same = figures["documents_a_second"][name], figures["same_first_docid"][name]
-        print(f"{name:10} {rate:6.2f} documents/s, ours is {ratio:.2f}x, same first docid {same:.3f}")
+        print(f"{name:10} {rate:6.2f} documents/s, {ratio:.2f}× our time, same first docid {same:.3f}")
 
 
 if __name__ == "__main__":

@@ -1,11 +1,11 @@
-"""The service under twice the load it can carry: wrong answers, status codes, latency and memory.
+"""The service under twice the load that it can handle: wrong answers, status codes, latency and memory.
 
     python benchmarks/serving.py MODEL [--clients 200] [--seconds 60] [--topics FILE]
 
-`gr2 serve` runs as a process of its own on loopback. First its capacity is measured: clients that ask again
-as soon as they are answered. Then the load: each client asks at its own steady pace, answered or not, so that
-together they ask twice as much as that. Every answer is compared with offline `GR2.search` of the same query,
-and the server's memory is read every half second. Clients and server share the machine's cores.
+`gr2 serve` runs as a separate process on loopback. First, its capacity: clients send the next request as soon
+as they have an answer. Then, overload: each client sends requests at a steady pace, answered or not, and all
+of them together twice the capacity. Every answer is compared with offline search for the same query, and the
+server's memory is read every half second. Clients and server share the machine's cores.
 """
 
 import argparse
@@ -26,29 +26,29 @@ from typing import Any
 import numpy as np
 from machine import facts
 
-from gr2.documents import NAME, DocumentStore
-from gr2.formats.folder import read_query_file
-from gr2.model import GR2
+from gr2.data.documents import NAME, DocumentStore
+from gr2.data.formats.folder import read_query_file
+from gr2.model.gr2 import GR2
 from gr2.store import write_json
 
 K = 10
-CLOSE = 1e-4  # scores this near may swap places: a batch is padded, which moves scores by 1e-6 or so
+CLOSE = 1e-4  # documents with scores this close may swap places: padding changes scores by about 1e-6
 Expected = dict[str, list[tuple[str, float]]]
 
 
 @dataclass
 class Tally:
-    """What came back."""
+    """The responses of a phase."""
 
     codes: Counter[str] = field(default_factory=Counter)
     seconds: list[float] = field(default_factory=list)
     """Of answered requests."""
     wrong: int = 0
     swapped: int = 0
-    """Answers with documents in another order whose scores are equal but for padding."""
+    """Answers in another order, with scores that differ by less than `CLOSE`."""
 
     def note(self, code: str, seconds: float, content: bytes, query: str, expected: Expected) -> None:
-        """Take in a reply."""
+        """Count a response."""
         self.codes[code] += 1
         if code != "200":
             return
@@ -61,7 +61,7 @@ class Tally:
         self.wrong += not (near and len(found) == len(expected[query]))
 
     def summary(self, seconds: float) -> dict[str, Any]:
-        """The figures of a phase that took so long."""
+        """The figures of a phase of some seconds."""
         p50, p99 = np.percentile(self.seconds, [50, 99]).tolist() if self.seconds else (0.0, 0.0)
         return {
             "asked": sum(self.codes.values()),
@@ -76,20 +76,20 @@ class Tally:
 
 
 class Client:
-    """A minimal HTTP client that keeps its connections."""
+    """A minimal HTTP client that reuses its connections."""
 
     def __init__(self, port: int, tally: Tally, expected: Expected) -> None:
-        """Ask the service at this port."""
+        """Send requests to this port."""
         self.port, self.tally, self.expected = port, tally, expected
         self._idle: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
 
     async def ask(self, query: str) -> None:
-        """Ask one query and note what comes back."""
+        """Send a query and count the response."""
         body = json.dumps({"query": query, "k": K}).encode()
         head = "POST /search HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
         began = time.perf_counter()
         try:
-            while self._idle and self._idle[-1][0].at_eof():  # closed by the server meanwhile
+            while self._idle and self._idle[-1][0].at_eof():  # closed by the server
                 self._idle.pop()[1].close()
             pair = self._idle.pop() if self._idle else await asyncio.open_connection("127.0.0.1", self.port)
             pair[1].write(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
@@ -109,7 +109,7 @@ class Client:
 
 
 async def saturate(clients: list[Client], queries: list[str], seconds: float) -> None:
-    """Every client asks again as soon as it is answered."""
+    """Every client sends the next request as soon as it has an answer."""
     end = time.perf_counter() + seconds
 
     async def go(number: int, client: Client) -> None:
@@ -121,7 +121,7 @@ async def saturate(clients: list[Client], queries: list[str], seconds: float) ->
 
 
 async def overload(clients: list[Client], queries: list[str], seconds: float, rate: float) -> None:
-    """Each client asks on time, whether or not it has been answered, `rate` times a second together."""
+    """Clients send requests at a steady pace, answered or not: `rate` per second in total."""
     start, each = time.perf_counter(), len(clients) / rate
 
     async def go(number: int, client: Client) -> None:
@@ -160,7 +160,7 @@ def served(folder: Path, queue: int) -> Iterator[tuple[int, int]]:
 
 
 async def measure(port: int, process: int, expected: Expected, options: argparse.Namespace) -> dict[str, Any]:
-    """Capacity, then twice as much."""
+    """Measure capacity, then overload."""
     queries, results = list(expected), {}
     rate = 0.0
     for phase, seconds in (("capacity", options.capacity_seconds), ("overload", options.seconds)):
@@ -184,7 +184,7 @@ async def measure(port: int, process: int, expected: Expected, options: argparse
 
 
 def offline(folder: Path, topics: Path | None, most: int) -> Expected:
-    """Queries (of a file, or titles of documents) and what offline search answers, one at a time."""
+    """Queries (from a file, or titles of documents) and their offline results, one at a time."""
     if topics is not None:
         queries = list(read_query_file(topics).values())[:most]
     else:
@@ -195,17 +195,19 @@ def offline(folder: Path, topics: Path | None, most: int) -> Expected:
 
 
 def main() -> None:
-    """Measure, print, save; exit code 1 if an answer was wrong or a request failed other than by 503."""
+    """Measure, print, save; exit code 1 if an answer was wrong or a status was neither 200 nor 503."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("model", type=Path, help="what `gr2 train` wrote")
+    parser.add_argument("model", type=Path, help="model folder")
     parser.add_argument("--topics", type=Path, help="a file of queries (default: titles of the documents)")
-    parser.add_argument("--queries", type=int, default=200, help="different queries (default: 200)")
-    parser.add_argument("--queue", type=int, default=256, help="of the server (default: 256)")
+    parser.add_argument("--queries", type=int, default=200, help="number of different queries (default: 200)")
+    parser.add_argument("--queue", type=int, default=256, help="queue of the server (default: 256)")
     parser.add_argument("--clients", type=int, default=200, help="clients of the overload (default: 200)")
-    parser.add_argument("--seconds", type=float, default=60.0, help="of the overload (default: 60)")
-    parser.add_argument("--capacity-seconds", type=float, default=15.0, help="(default: 15)")
+    parser.add_argument("--seconds", type=float, default=60.0, help="seconds of the overload (default: 60)")
+    parser.add_argument(
+        "--capacity-seconds", type=float, default=15.0, help="seconds of the first phase (default: 15)"
+    )
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "serving.json")
     options = parser.parse_args()
     expected = offline(options.model, options.topics, options.queries)
@@ -218,7 +220,7 @@ def main() -> None:
     write_json(options.out, {"about": about | versions, **results})
     failed = {code for row in results.values() for code in row["codes"]} - {"200", "503"}
     if failed or any(row["wrong"] for row in results.values()):
-        sys.exit(f"not as it should be: {sorted(failed) or 'wrong answers'}")
+        sys.exit(f"failed: {sorted(failed) or 'wrong answers'}")
 
 
 if __name__ == "__main__":

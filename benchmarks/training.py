@@ -1,26 +1,25 @@
-"""Training steps: pairs/s and peak memory of ours and of transformers' Seq2SeqTrainer, on the same pairs.
+"""Training steps: pairs/s and peak memory of gr2 and of transformers' Seq2SeqTrainer on the same pairs.
 
     python benchmarks/training.py --backbone T5-FOLDER --collection FOLDER [--encoder ENCODER-FOLDER]
 
-Both do MLE^q + MLE^d (recipe MLE, no smoothing, no dropout, fp32, AdamW, clipping at 1) on the pairs of the
-same batches, one thread, each run a process of its own, so that its peak memory is its own; systems take
-turns. The first step of a run is not counted, nor is any saving.
+Both minimise MLE^q + MLE^d (variant MLE, no smoothing, no dropout, fp32, AdamW, clipping at 1) on the pairs
+of the same batches, in one thread. Each run is a separate process, so that peak memory can be compared;
+systems take turns. The first step of a run and the saving of weights are not counted.
 
   ours          normaliser `vocabulary`: softmax over the tokens of docids
-  stock         Seq2SeqTrainer, T5 as it is (all tokens), each pair an example
-  cut           the same with the vocabulary of docids: the loss of `ours`, which is checked
-  ours, trie    the softmax over the children of a node
-  ours, frozen  `ours` without gradients in the encoder
-  ours, encoder a text encoder with a fresh decoder of two layers, on the docids of its own tokenizer
+  stock         Seq2SeqTrainer with an unchanged T5 (all tokens); each pair is an example
+  cut           the same with the vocabulary of docids; a check confirms that its loss equals that of `ours`
+  ours, trie    softmax over the children of a trie node
+  ours, frozen  `ours` with a frozen encoder
+  ours, encoder a text encoder with a new decoder of two layers, on docids of its own tokenizer
 
-The peers get the pairs of the whole run sorted by length, which is the best that their grouping by length
-could do, and as many pairs a step. Tokens are counted as the stacks see them, padding included.
+The peers get the pairs of the whole run sorted by length, the best that their grouping by length could do,
+and as many pairs per step. Tokens are counted as the stacks read them, padding included.
 """
 
 import argparse
 import json
 import os
-import resource
 import statistics
 import subprocess
 import sys
@@ -31,7 +30,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from machine import facts
+from machine import facts, peak_mb
 
 from gr2.store import write_json
 
@@ -41,25 +40,28 @@ Pair = tuple[list[int], int]  # source tokens and the index of the docid
 
 
 def prepare(collection: str, backbone: str, folder: Path) -> None:
-    """Docids and examples of a collection as the backbone's tokenizer reads them, for all runs."""
-    from gr2.docids.schemes import Making, build
-    from gr2.examples import examples_of
-    from gr2.formats import open_collection
-    from gr2.model import GR2, GR2Config
-    from gr2.network import NetworkConfig
+    """Save docids and examples of a collection in the backbone's tokens, for all runs."""
+    from gr2.data.formats import open_collection
+    from gr2.model.config import GR2Config
+    from gr2.model.gr2 import GR2
+    from gr2.schemes.config import SchemeConfig
+    from gr2.schemes.registry import SchemeContext, build
+    from gr2.training.config import AugmentConfig
+    from gr2.training.examples import examples_of
 
     data = open_collection(collection)
-    docids = build("title", Making(collection=data, backbone=backbone, folder=Path()))
-    model = GR2.fresh(backbone, docids, GR2Config(network=NetworkConfig()))
+    titles = SchemeConfig(scheme="title", words=12)
+    docids = build(SchemeContext(collection=data, backbone=backbone, folder=Path(), config=titles))
+    model = GR2.fresh(backbone, docids, GR2Config())
     docids.save(folder / "docids")
-    write_json(
-        folder / "examples.json", asdict(examples_of(data, docids, model.read)) | {"grades": data.grades}
-    )
+    augment = AugmentConfig(paragraphs=3, sentences=3, entities=3)
+    examples = examples_of(data, docids, model.read, augment=augment)
+    write_json(folder / "examples.json", asdict(examples) | {"grades": data.grades})
 
 
 def read_examples(folder: Path) -> tuple[Any, int]:
-    """The examples that `prepare` wrote, and the number of grades; JSON has made text of the grades."""
-    from gr2.batches import Examples
+    """The examples that `prepare` saved, and the number of grades; JSON keys are strings."""
+    from gr2.training.batches import Examples
 
     content = json.loads((folder / "examples.json").read_text(encoding="utf-8"))
     levels = content.pop("grades")
@@ -71,13 +73,14 @@ class Setting:
     """What a run reads: the prepared pairs and our model of them."""
 
     def __init__(self, options: argparse.Namespace, system: str) -> None:
-        """Read it; the batches are the same for every system of a backbone."""
+        """Load it; all systems with the same backbone get the same batches."""
         import torch
 
-        from gr2.batches import BatchConfig, Batches
-        from gr2.docids import Docids
-        from gr2.model import GR2, GR2Config
-        from gr2.network import NetworkConfig
+        from gr2.docids.docids import Docids
+        from gr2.model.config import GR2Config
+        from gr2.model.gr2 import GR2
+        from gr2.training.batches import Batches
+        from gr2.training.config import BatchConfig
 
         torch.set_num_threads(1)
         encoder = system == "ours, encoder"
@@ -85,16 +88,18 @@ class Setting:
         prepared = options.folder / ("encoder" if encoder else "t5")
         self.docids = Docids.load(prepared / "docids")
         examples, self.levels = read_examples(prepared)
-        self.model = GR2.fresh(self.backbone, self.docids, GR2Config(network=NetworkConfig()))
+        self.model = GR2.fresh(self.backbone, self.docids, GR2Config())
         sizes = BatchConfig(queries=options.queries, texts=options.texts)
         self.batches = Batches(examples, sizes, seed=options.seed)
         self.steps: int = options.steps
 
     def objective(self, normaliser: Any = "vocabulary") -> Any:
-        """Recipe MLE without smoothing."""
-        from gr2.objective import Objective, recipe
+        """The variant MLE without smoothing."""
+        from gr2.training.config import ObjectiveConfig
+        from gr2.training.objective import Objective
+        from gr2.training.variants import variant_objective
 
-        config = recipe("MLE", normaliser=normaliser, smoothing=0.0)
+        config = variant_objective("MLE", ObjectiveConfig(normaliser=normaliser, smoothing=0.0))
         return Objective(self.model.tokens, self.model.trie, self.levels, config)
 
     def pairs(self, step: int) -> list[Pair]:
@@ -109,10 +114,10 @@ class Setting:
 
 
 class Clock:
-    """CPU and wall seconds, and tokens of the stacks, from the end of the first step on."""
+    """CPU and wall seconds, and tokens of the stacks, from the end of the first step."""
 
     def __init__(self, encoder: Any, decoder: Any) -> None:
-        """Count the tokens that go into the stacks."""
+        """Count the tokens that the stacks read."""
         self.marks: list[tuple[float, float]] = []
         self.tokens = {"encoder": 0, "decoder": 0}
         for name, stack in (("encoder", encoder), ("decoder", decoder)):
@@ -130,12 +135,12 @@ class Clock:
         self.marks.append((time.process_time(), time.perf_counter()))
 
     def report(self, pairs: int) -> dict[str, float]:
-        """What the counted steps took, by pair, and the peak memory of the process."""
+        """The cost of the counted steps per pair, and the peak memory of the process."""
         (cpu, wall), (cpu_end, wall_end) = self.marks[0], self.marks[-1]
         return {
             "pairs_per_cpu_second": pairs / (cpu_end - cpu),
             "pairs_per_second": pairs / (wall_end - wall),
-            "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+            "peak_mb": peak_mb(),
             "pairs_per_step": pairs / (len(self.marks) - 1),
             "source_tokens_per_pair": self.tokens["encoder"] / pairs,
             "docid_tokens_per_pair": self.tokens["decoder"] / pairs,
@@ -143,28 +148,35 @@ class Clock:
 
 
 def run_ours(setting: Setting, system: str, folder: Path) -> dict[str, float]:
-    """Our loop as it is; stopped before it writes its checkpoint."""
-    from gr2.train import TrainConfig, train
+    """Our unchanged loop; the figures are taken before it saves its checkpoint."""
+    from gr2.training.config import OptimiserConfig
+    from gr2.training.loop import LoopConfig, train
+    from gr2.training.progress import Progress
 
     network = setting.model.network
     objective = setting.objective("trie" if system == "ours, trie" else "vocabulary")
-    config = TrainConfig(
+    config = LoopConfig(
         steps=setting.steps + 1,
-        learning_rate=10 * RATE,
+        optimiser=OptimiserConfig(
+            learning_rate=10 * RATE, pretrained_rate=0.1, weight_decay=DECAY, average=0.0, bf16=False
+        ),
         freeze_encoder=system == "ours, frozen",
-        weight_decay=DECAY,
         log_every=1,
     )
-    clock = Clock(network.encoder, network.decoder)
-    for progress in train(network, objective, setting.batches, config, folder):
+    pairs = sum(len(setting.pairs(step)) for step in range(1, setting.steps + 1))
+    clock, figures = Clock(network.encoder, network.decoder), dict[str, float]()
+
+    def tick(now: Progress) -> None:
         clock.tick()
-        if progress.step == config.steps:
-            break
-    return clock.report(sum(len(setting.pairs(step)) for step in range(1, setting.steps + 1)))
+        if now.step == now.steps:
+            figures.update(clock.report(pairs))
+
+    train(network, objective, setting.batches, config, folder, progress=tick)
+    return figures
 
 
 def peer_model(setting: Setting, *, cut: bool) -> Any:
-    """The T5 of transformers; cut to docid tokens, it has our decoder's embeddings and our head."""
+    """The T5 of transformers; if cut to docid tokens, with our decoder's embeddings and our head."""
     import torch
     import transformers
 
@@ -183,13 +195,13 @@ def peer_model(setting: Setting, *, cut: bool) -> Any:
 
 
 def peer_examples(setting: Setting, pairs: list[Pair], *, cut: bool) -> list[dict[str, list[int]]]:
-    """What the Trainer reads; the end is token 1 of T5 and of our vocabulary."""
+    """What the Trainer reads; token 1 is the end in T5 and in our vocabulary."""
     tokens = setting.model.tokens if cut else setting.docids.tokens
     return [{"input_ids": source, "labels": [*tokens[docid], 1]} for source, docid in pairs]
 
 
 def run_peer(setting: Setting, folder: Path, *, cut: bool) -> dict[str, float]:
-    """Seq2SeqTrainer: one batch to warm up, then all pairs of the counted steps, sorted by length."""
+    """Seq2SeqTrainer: a batch to warm up, then all pairs of the counted steps, sorted by length."""
     import transformers
 
     hf: Any = transformers
@@ -231,10 +243,10 @@ def run_peer(setting: Setting, folder: Path, *, cut: bool) -> dict[str, float]:
 
 
 def check(setting: Setting) -> dict[str, float]:
-    """−log P(docid ∣ source), mean over the pairs of a batch: ours, and the loss that the cut peer reports.
+    """−log P(docid ∣ source), mean over the pairs of a batch: ours, and the loss of the cut peer.
 
-    The peer's loss is the mean over tokens, so it is multiplied by the tokens and divided by the pairs. Ours
-    is taken before MLE^q averages by grade.
+    The peer's loss is a mean over tokens, so it is multiplied by their number and divided by that of pairs.
+    Ours is taken before MLE^q averages by grade.
     """
     import torch
     import transformers
@@ -254,7 +266,7 @@ def check(setting: Setting) -> dict[str, float]:
         inputs = collate(peer_examples(setting, pairs, cut=True))
         peer = float(model(**inputs).loss) * int((inputs["labels"] >= 0).sum()) / len(pairs)
     if abs(ours - peer) > 1e-4 * max(1.0, abs(peer)):
-        sys.exit(f"the losses differ: ours {ours:.6f}, peer {peer:.6f} nats a pair")
+        sys.exit(f"the losses differ: ours {ours:.6f}, peer {peer:.6f} nats per pair")
     return {"ours": ours, "cut": peer, "difference": abs(ours - peer), "pairs": len(pairs)}
 
 
@@ -272,7 +284,7 @@ def child(options: argparse.Namespace) -> None:
 
 
 def started(options: argparse.Namespace, folder: Path, system: str, seed: int) -> dict[str, float]:
-    """A system in a process of its own."""
+    """A system in a separate process."""
     passed = [
         f"--{name}={getattr(options, name)}" for name in ("backbone", "encoder", "queries", "texts", "steps")
     ]
@@ -285,7 +297,7 @@ def started(options: argparse.Namespace, folder: Path, system: str, seed: int) -
 
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
-    """Check the loss, then let the systems take turns, each round on other batches."""
+    """Check the loss, then let the systems take turns, with other batches in each round."""
     rows: dict[str, list[dict[str, float]]] = {name: [] for name in SYSTEMS[: 6 if options.encoder else 5]}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -293,7 +305,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         if options.encoder:
             prepare(options.collection, options.encoder, folder / "encoder")
         same = started(options, folder, "check", 0)
-        print(f"nats a pair: ours {same['ours']:.5f}, cut peer {same['cut']:.5f}", flush=True)
+        print(f"nats per pair: ours {same['ours']:.5f}, cut peer {same['cut']:.5f}", flush=True)
         for seed in range(options.rounds):
             for system, found in rows.items():
                 found.append(started(options, folder, system, seed))
@@ -306,7 +318,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def ratios(medians: dict[str, dict[str, float]]) -> dict[str, dict[str, float]]:
-    """Medians of ours over those of each peer (memory: theirs over ours), so that above 1 ours is better."""
+    """Medians of ours over those of each peer (memory: theirs over ours); above 1, ours is better."""
     found = {}
     for peer in ("stock", "cut"):
         for system in (name for name in medians if name.startswith("ours")):
@@ -338,8 +350,8 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--backbone", required=True, help="folder of a T5 checkpoint")
-    parser.add_argument("--encoder", default="", help="folder of a text encoder, for one more row")
-    parser.add_argument("--collection", default="", help="one with several judged documents a query")
+    parser.add_argument("--encoder", default="", help="folder of a text encoder, for another row")
+    parser.add_argument("--collection", default="", help="folder, with several judged documents per query")
     parser.add_argument("--rounds", type=int, default=3, help="runs of each system (default: 3)")
     parser.add_argument("--steps", type=int, default=2, help="counted steps of a run (default: 2)")
     parser.add_argument("--queries", type=int, default=8, help="queries of a batch (default: 8)")
@@ -352,6 +364,8 @@ def main() -> None:
     if options.child:
         child(options)
         return
+    if not options.collection:
+        parser.error("--collection is missing")
     results = measure(options)
     print("\n".join(show(results)))
     about = {name: getattr(options, name) for name in ("rounds", "steps", "queries", "texts")}

@@ -1,20 +1,20 @@
-"""The trie against the stock nested dictionary and marisa-trie: build time, memory, children of 20 nodes.
+"""The trie, nested dictionaries and marisa-trie: build time, memory, and the children of 20 nodes.
 
-    python benchmarks/trie.py                      # all sizes, some minutes
+    python benchmarks/trie.py                      # all sizes, a few minutes
     python benchmarks/trie.py --sizes 10000 --out small.json
 
-Every measurement is a fresh process with one thread; systems take turns within a size and medians are
+Every measurement is a new process with one thread; systems take turns within a size, and medians are
 reported. Docids are synthetic and seeded: 8-16 tokens of a vocabulary of 32,000; at every prefix the next
-token is drawn by rank from a Zipf law with exponent 1.8 over an order of the vocabulary of that prefix's own.
-The exponent was set on real text, cut into rough sub-words (words of over 7 letters into pieces of 5): at 4K
-and 14K docids it shares 3.8 and 4.4 leading tokens per docid, between the titles of a web reference (14K of
-7.6 tokens, 3.2 shared) and consumers' medical questions (4K of 11.4 tokens, 6.2 shared).
+token is drawn by rank from a Zipf law with exponent 1.8, over an order of the vocabulary that depends on the
+prefix. The exponent was fitted to real text in rough sub-words (words of more than 7 letters in pieces of 5):
+docids share 3.8 (4K docids) and 4.4 (14K) leading tokens with others, which is between the titles of a web
+reference (14K of 7.6 tokens, 3.2 shared) and consumers' medical questions (4K of 11.4 tokens, 6.2 shared).
 
-All systems start from the same flat token arrays and hold them outside their own count. Memory is the growth
-of anonymous resident memory over the build (Linux only, else null). The children are asked for 20 prefixes of
-one length, as 20 beams do, at lengths 1 to 8. A dictionary walks each prefix from the root, the stock way,
-and once more with its nodes in hand; ours has its nodes in hand; marisa has no next-token query and must list
-all keys below the prefix.
+All systems start from the same flat token arrays, which are not counted. Memory is the growth of anonymous
+resident memory during the build (Linux only, else null). The children are those of 20 prefixes of one length,
+as 20 beams need them, at lengths 1 to 8. The dictionary is measured twice: walking each prefix from the root,
+as is usual, and with its nodes at hand. Ours has its nodes at hand. marisa has no next-token query and must
+list all keys below the prefix.
 """
 
 import argparse
@@ -23,7 +23,6 @@ import gc
 import importlib.util
 import json
 import os
-import resource
 import statistics
 import subprocess
 import sys
@@ -34,11 +33,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from machine import facts
+from machine import facts, peak_mb
 from numpy.typing import NDArray
 
 from gr2 import store
-from gr2.trie import Trie
+from gr2.docids.trie import Trie
 
 VOCABULARY, EXPONENT, SHORTEST, LONGEST = 32_000, 1.8, 8, 16
 END = 1
@@ -53,10 +52,10 @@ Prefixes = list[list[list[int]]]
 def make(folder: Path, size: int, seed: int) -> dict[str, Any]:
     """Draw unique docids into `tokens.npy` and `offsets.npy`."""
     random = np.random.default_rng(seed)
-    drawn = size * 5 // 4 + 100  # some come twice
+    drawn = size * 5 // 4 + 100  # there are duplicates
     cumulative = np.cumsum(np.arange(1.0, VOCABULARY + 1) ** -EXPONENT)
     lengths = random.integers(SHORTEST, LONGEST + 1, drawn)
-    state = np.zeros(drawn, np.uint64)  # a hash of the prefix: equal prefixes go on from equal states
+    state = np.zeros(drawn, np.uint64)  # a hash of the prefix: equal prefixes have equal states
     table = np.zeros((LONGEST, drawn), np.int32)
     for depth in range(LONGEST):
         rank = np.searchsorted(cumulative, random.random(drawn) * cumulative[-1]).astype(np.uint64)
@@ -96,7 +95,7 @@ def prefix_sets(tokens: Flat, offsets: Offsets, seed: int) -> Prefixes:
 
 
 def build_dict(tokens: Flat, offsets: Offsets) -> Nested:
-    """The stock prefix trie: a dictionary of dictionaries, the docid under the end token."""
+    """The usual prefix trie: nested dictionaries, with the docid under the end token."""
     root: Nested = {}
     bounds = offsets.tolist()
     for docid in range(len(bounds) - 1):
@@ -108,7 +107,7 @@ def build_dict(tokens: Flat, offsets: Offsets) -> Nested:
 
 
 def build_marisa(tokens: Flat, offsets: Offsets) -> Any:
-    """marisa-trie over docids as strings, one character per token."""
+    """marisa-trie over docids as strings, with a character for each token."""
     import marisa_trie
 
     bounds = offsets.tolist()
@@ -126,14 +125,14 @@ def walk(root: Nested, prefix: list[int]) -> Nested:
 
 
 def marisa_next(trie: Any, prefix: list[int]) -> list[int]:
-    """The tokens that may follow a prefix, out of all keys below it."""
+    """The tokens that may follow a prefix, from all keys below it."""
     text = "".join(map(chr, prefix))
     at = len(text)
     return sorted({ord(key[at]) if len(key) > at else END for key in trie.keys(text)})
 
 
 def timed(sets: list[Any], ask: Callable[[Any], Any], repeats: int) -> dict[str, float]:
-    """Microseconds to ask for one set of 20: median over sets and the mean, of each set's median."""
+    """Microseconds for one set of 20: median and mean over the sets of each set's median."""
     medians = []
     for one in sets:
         times = []
@@ -146,14 +145,14 @@ def timed(sets: list[Any], ask: Callable[[Any], Any], repeats: int) -> dict[str,
 
 
 def measure(system: str, folder: Path, seed: int) -> dict[str, Any]:
-    """Build one system from the token arrays of a folder and ask it; runs in a process of its own."""
+    """Build one system from the token arrays of a folder and query it; runs in a separate process."""
     tokens, offsets = np.load(folder / "tokens.npy"), np.load(folder / "offsets.npy")
     out: dict[str, Any] = {}
     start = time.perf_counter()
     warm = Trie.from_sequences([[2, 3], [2]], end=END)
     warm.children([0])
     warm.add([[4]])
-    out["first_call_s"] = time.perf_counter() - start  # compiling, or reading numba's cache
+    out["first_call_s"] = time.perf_counter() - start  # compilation, or reading numba's cache
     builders: dict[str, Callable[[], Any]] = {
         "dict": lambda: build_dict(tokens, offsets),
         "marisa": lambda: build_marisa(tokens, offsets),
@@ -164,7 +163,7 @@ def measure(system: str, folder: Path, seed: int) -> dict[str, Any]:
     out["build_s"], out["build_cpu_s"] = time.perf_counter() - wall, time.process_time() - cpu
     after = anonymous_bytes()
     out["resident_bytes"] = None if before is None or after is None else after - before
-    out["peak_bytes"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    out["peak_bytes"] = round(peak_mb() * 2**20)
     ask = {"dict": ask_dict, "marisa": ask_marisa, "gr2": ask_gr2}[system]
     asked, answers = ask(trie, prefix_sets(tokens, offsets, seed))
     out |= asked
@@ -173,7 +172,7 @@ def measure(system: str, folder: Path, seed: int) -> dict[str, Any]:
 
 
 def ask_dict(trie: Nested, sets: Prefixes) -> tuple[dict[str, Any], list[list[int]]]:
-    """Time the children; also return those of the first set, for comparison between systems."""
+    """Time the children; also returns those of the first set, to compare systems."""
     held = [[walk(trie, prefix) for prefix in one] for one in sets]
     out = {
         "children_us": timed(sets, lambda one: [list(walk(trie, prefix)) for prefix in one], 20),
@@ -183,7 +182,7 @@ def ask_dict(trie: Nested, sets: Prefixes) -> tuple[dict[str, Any], list[list[in
 
 
 def ask_marisa(trie: Any, sets: Prefixes) -> tuple[dict[str, Any], list[list[int]]]:
-    """The same of marisa, once per set and for one set of each length: it takes seconds."""
+    """The same for marisa, once for one set of each length, because it takes seconds."""
     few = sets[: len(DEPTHS)]
     asked = timed(few, lambda one: [marisa_next(trie, prefix) for prefix in one], 1)
     out = {"children_us": asked, "own_bytes": len(trie.tobytes())}
@@ -191,7 +190,7 @@ def ask_marisa(trie: Any, sets: Prefixes) -> tuple[dict[str, Any], list[list[int
 
 
 def ask_gr2(trie: Trie, sets: Prefixes) -> tuple[dict[str, Any], list[list[int]]]:
-    """The same of ours, and the bytes of its arrays: all, and without the counts and heights of nodes."""
+    """The same for ours, and the bytes of its arrays, with and without counts and heights of nodes."""
     nodes = [np.array([trie.find(prefix) for prefix in one]) for one in sets]
     row, token, _ = trie.children(nodes[0])
     out = {
@@ -223,7 +222,7 @@ def changes(trie: Trie, folder: Path, seed: int) -> dict[str, float]:
 
 
 def anonymous_bytes() -> int | None:
-    """Resident memory that no file backs, with what the allocator can give back given back."""
+    """Resident memory that is not backed by a file, after freeing what the allocator can free."""
     gc.collect()
     try:
         ctypes.CDLL(None).malloc_trim(0)
@@ -234,12 +233,12 @@ def anonymous_bytes() -> int | None:
 
 
 def has_marisa() -> bool:
-    """Whether that peer is installed."""
+    """Whether marisa-trie is installed."""
     return importlib.util.find_spec("marisa_trie") is not None
 
 
 def child(job: str, folder: Path, size: int, seed: int, cache: Path) -> dict[str, Any]:
-    """Run one job in a fresh process with one thread."""
+    """Run a job in a new process with one thread."""
     threads = {name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")}
     command = [sys.executable, __file__, "--job", job, "--folder", str(folder), "--seed", str(seed)]
     done = subprocess.run(
@@ -305,12 +304,10 @@ def main() -> None:
     parser.add_argument(
         "--sizes", type=int, nargs="+", default=sizes, help="numbers of docids; peers stop at 1M"
     )
-    parser.add_argument("--out", type=Path, default=results, help="where to write the results as JSON")
-    parser.add_argument(
-        "--runs", type=int, default=3, help="fresh processes per system (one above 1M docids)"
-    )
-    parser.add_argument("--seed", type=int, default=0, help="of the docids and of the nodes asked for")
-    parser.add_argument("--job", help=argparse.SUPPRESS)  # what a process of the comparison itself has to do
+    parser.add_argument("--out", type=Path, default=results, help="file for the results")
+    parser.add_argument("--runs", type=int, default=3, help="processes per system (one above 1M docids)")
+    parser.add_argument("--seed", type=int, default=0, help="seed of docids and prefixes")
+    parser.add_argument("--job", help=argparse.SUPPRESS)  # what a process of the comparison does
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.job:
@@ -319,12 +316,12 @@ def main() -> None:
         print(json.dumps(answer))
         return
     if not has_marisa():
-        print("marisa-trie is not installed (pip install marisa-trie): that peer is left out")
+        print("marisa-trie is not installed (pip install marisa-trie): it is left out")
     print(
         f"system  {'docids':>11}{'build s':>10}{'CPU s':>10}{'RSS B/docid':>12}{'own B':>10}"
-        f"{'20 nodes µs':>14}{'(mean)':>14}{'in hand':>10}"
+        f"{'20 nodes µs':>14}{'(mean)':>14}{'at hand':>10}"
     )
-    with tempfile.TemporaryDirectory() as cache:  # empty: the first process shows what compiling costs
+    with tempfile.TemporaryDirectory() as cache:  # empty: the first process shows the cost of compilation
         rows = [row for size in given.sizes for row in compare(size, given.runs, given.seed, Path(cache))]
     store.write_json(
         given.out,

@@ -1,14 +1,15 @@
-"""Reading a Wikipedia dump: pages/s of ours and of mwxml + mwparserfromhell, and memory by number of pages.
+"""Reading a Wikipedia dump: pages/s of gr2 and of mwxml + mwparserfromhell, and memory by number of pages.
 
     pip install mwxml mwparserfromhell sentencex
     python benchmarks/wikipedia.py [--dumps FILE ...] [--repeats 3] [--pages 100000 200000 400000]
 
-Speed: both read the same dump files and give, for each article, its first words as text and the titles it
-links to on each grade; `command` is the whole of `gr2 collection from-wikipedia`, which reads dumps twice
-and writes a collection. The peer walks the tree of mwparserfromhell, with `skip_style_tags=True`: left at its
-default, it loses the headings behind an unclosed '' (on how many articles is counted here, too). The systems
-take turns; CPU time. Where the two do not find the same links is reported. Memory: a whole build of a
-synthetic dump, each in a process of its own; and the table of titles alone, with more of them.
+Speed (CPU time, systems take turns): both read the same dump files and return the first words of each article
+and the titles it links to in each grade. `command` is the whole of `gr2 collection from-wikipedia`, which
+reads dumps twice and writes a collection. The peer walks the tree of mwparserfromhell with
+`skip_style_tags=True`; by default it loses the headings after an unclosed '' (the number of such articles is
+reported). Articles for which the two find different links are listed.
+Memory: a whole build of synthetic dumps, each in a separate process, and the table of titles alone, which
+allows more of them.
 """
 
 import argparse
@@ -24,16 +25,16 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from machine import facts
+from machine import facts, peak_mb
 
+from gr2.data.wikipedia import Dump, Page, WikipediaConfig, build, is_article, read_article
+from gr2.data.wikipedia.titles import Listing, Titles, normal
 from gr2.store import write_json
-from gr2.wikipedia import Dump, Page, WikipediaConfig, build, is_article, read_article
-from gr2.wikipedia.titles import Listing, Titles, normal
 
 DUMPS = Path(__file__).parents[2] / "shared" / "data" / "wiki-dump"
 CONFIG = WikipediaConfig(truncated=True)
 ENGLISH = {"articles": 7_000_000, "redirects": 11_000_000}
-"""About what a full English dump has; other pages leave nothing in memory."""
+"""Roughly the pages of a full English dump; other pages need no memory."""
 UNSEEN = {"file", "image", "category", "media"}
 RAW = set(
     "ref references table math chem ce gallery timeline syntaxhighlight source score hiero imagemap pre "
@@ -64,7 +65,7 @@ def peer(path: Path) -> Iterator[Row]:
                 page = next(pages)
             except StopIteration:
                 return
-            except Exception:  # noqa: BLE001 - of whatever kind: a piece of a dump ends without an end tag
+            except Exception:  # noqa: BLE001 - any kind: a part of a dump ends without an end tag
                 return
             revision = next(iter(page), None)
             text = (revision.text if revision else "") or ""
@@ -74,7 +75,7 @@ def peer(path: Path) -> Iterator[Row]:
 
 
 def naive(text: str, *, skip_style_tags: bool = True) -> tuple[str, Linked]:
-    """The same as `read_article`, by the tree of mwparserfromhell."""
+    """The same as `read_article`, from the tree of mwparserfromhell."""
     import mwparserfromhell  # type: ignore[import-not-found,import-untyped,unused-ignore]
 
     parts = mwparserfromhell.parse(text, skip_style_tags=skip_style_tags).get_sections(
@@ -131,7 +132,7 @@ def _running(code: Any) -> Iterator[str]:
 
 
 def _all(code: Any) -> list[str]:
-    """Every link of a section, also inside templates, but none of an image's caption."""
+    """Every link of a section, also in templates, but not in captions of images."""
     inside = {
         id(nested)
         for link in code.filter_wikilinks()
@@ -154,14 +155,14 @@ def _titles(targets: list[str]) -> list[str]:
 
 
 def command(path: Path) -> Iterator[Row]:
-    """All that the command does: two passes, targets looked up, sentences asked, a folder written."""
+    """The whole command: two passes, looking up targets, making queries, writing a folder."""
     with tempfile.TemporaryDirectory() as name:
         build([path], Path(name) / "out", CONFIG)
     yield from ()
 
 
 def unpacking(path: Path) -> Iterator[Row]:
-    """Only unpack a dump: what both have to do, and neither does better."""
+    """Only unpack a dump, which both have to do."""
     with bz2.open(path) as stream:
         while stream.read(1 << 18):
             pass
@@ -199,7 +200,7 @@ def speed(dumps: list[Path], repeats: int) -> dict[str, Any]:
 
 
 def agreement(mine: list[Row], theirs: list[Row]) -> dict[str, Any]:
-    """On how many articles the two find the same links, and how alike their texts are."""
+    """The articles for which the two find different links, and how similar their texts are."""
     assert [row[0] for row in mine] == [row[0] for row in theirs], "they did not read the same articles"
     grades, shares = (3, 2, 1), []
     differ: dict[int, list[str]] = {grade: [] for grade in grades}
@@ -218,7 +219,7 @@ def agreement(mine: list[Row], theirs: list[Row]) -> dict[str, Any]:
 
 
 def default_settings(dumps: list[Path]) -> dict[str, int]:
-    """On how many articles the peer finds other links if it is left at its default settings."""
+    """The number of articles for which the peer finds other links with its default settings."""
     pages = [page for path in dumps for page in Dump(path, truncated=True) if is_article(page, CONFIG)]
     differ = sum(naive(page.text)[1] != naive(page.text, skip_style_tags=False)[1] for page in pages)
     return {"articles": len(pages), "with_other_links": differ}
@@ -248,24 +249,26 @@ def make(path: Path, pages: int, seed: int = 0) -> None:
 
 
 def child(kind: str, pages: int) -> None:
-    """Do one thing in this process and print its peak memory, as JSON."""
+    """Do one job in this process and print its peak memory as JSON."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         if kind == "build":
-            # made by another process, whose memory is not ours
+            # made by another process, so that its memory is not counted
             subprocess.run(
                 [sys.executable, __file__, "--child", "make", str(pages), "--at", name], check=True
             )
-            before = _peak()
+            before = peak_mb()
             start = time.process_time()
             build([folder / "dump.xml"], folder / "out")
         else:
-            before = _peak()
+            before = peak_mb()
             start = time.process_time()
             _list(folder, pages)
             Titles.load([folder / "titles.npz"])
         print(
-            json.dumps({"before_mb": before, "peak_mb": _peak(), "cpu_seconds": time.process_time() - start})
+            json.dumps(
+                {"before_mb": before, "peak_mb": peak_mb(), "cpu_seconds": time.process_time() - start}
+            )
         )
 
 
@@ -282,14 +285,8 @@ def _list(folder: Path, pages: int) -> None:
     listing.save(folder / "titles.npz")
 
 
-def _peak() -> float:
-    """Of this process since it began, in MB; getrusage would start with the peak of the one that began it."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 1024
-
-
 def memory(kind: str, sizes: list[int]) -> dict[str, Any]:
-    """Peak memory at each number of pages, and the slope between the smallest and the largest."""
+    """Peak memory by number of pages, and the slope between the smallest and the largest."""
     rows = []
     for pages in sizes:
         command = [sys.executable, __file__, "--child", kind, str(pages)]
@@ -323,7 +320,7 @@ def main() -> None:
         make(options.at / "dump.xml", pages) if kind == "make" else child(kind, pages)
         return
     if not options.dumps:
-        sys.exit("no dump is at hand: name some with --dumps")
+        sys.exit("no dump was found: give files with --dumps")
     results: dict[str, Any] = {"speed": speed(options.dumps, options.repeats)}
     print(json.dumps(results["speed"], indent=1))
     results["default_settings"] = default_settings(options.dumps)

@@ -1,15 +1,16 @@
-"""What a backbone is worth after so many CPU-minutes of training: each starts anew for every budget.
+"""What a backbone is worth after some CPU-minutes of training; every budget starts from scratch.
 
     python recipes/budgets.py sweep  --start MINILM --t5 T5 --out FOLDER pydocs FOLDER ...
     python recipes/budgets.py report --start MINILM --t5 T5 --out FOLDER pydocs FOLDER ...
     python recipes/budgets.py rates  --start MINILM --t5 T5 --out FOLDER --backbones random T5 -- pydocs
 
-Four backbones: gr2-mini, the encoder it was made of with a fresh decoder, the same architecture from random
-numbers (of its words too, which stand still in all trainings), and a T5. Steps are planned from the CPU time
-that one takes here, with one thread; what each trial spent, with preparing and saving, is told beside it.
-Encoding the documents for the node prior comes before, is not in the minutes, and is told too, by a sample
-(the prior of a T5 is made of words while it prepares). One seed; `rates` shows what each learning rate was
-chosen by, a minute of training and the development queries. Interrupted, it goes on.
+Four backbones: gr2-mini; the encoder it was made from, with a new decoder; the same architecture with random
+weights (word embeddings too, which are frozen in all trainings); and a T5. The number of steps is planned
+from the CPU time of a step on this machine, with one thread; the report shows what each trial really took,
+including preparation and saving. Encoding the documents for the node prior comes before and is not part of
+the minutes; its time is estimated from a sample and reported too (the prior of a T5 is made from words during
+preparation). One seed. `rates` shows how each learning rate was chosen: by a minute of training, measured on
+the dev queries. Interrupted work continues.
 """
 
 import argparse
@@ -20,34 +21,37 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from graded import PLAN, SETTINGS
 
-from gr2.augment import AugmentConfig
-from gr2.backbone import identity, is_own, makes_vectors, transformers
-from gr2.baselines.dense import Dense, DenseConfig, document_vectors
-from gr2.baselines.sparse import BM25
-from gr2.compare import compare
-from gr2.data import Collection
-from gr2.docids.schemes import Making, build
-from gr2.embed import Encoder
-from gr2.experiment import Trial, gather, sweep
-from gr2.formats import open_collection
-from gr2.index import seconds_of_a_step
-from gr2.info import headline
-from gr2.learn import Plan, prepare
-from gr2.runs import Run
+from gr2.data.collection import Collection
+from gr2.data.formats import open_collection
+from gr2.data.runs import Run
+from gr2.evaluate.describe import headline
+from gr2.evaluate.significance import compare
+from gr2.evaluate.tables import comparison_table, render
+from gr2.experiments.executors import sweep
+from gr2.experiments.plans import PLAN
+from gr2.experiments.tables import gather
+from gr2.experiments.trial import Trial, training_config
+from gr2.model.backbone import identity, is_own, makes_vectors, transformers
+from gr2.model.config import VectorConfig
+from gr2.model.document_vectors import document_vectors, encode_documents
+from gr2.model.encoder import Encoder
+from gr2.schemes.config import SchemeConfig
+from gr2.schemes.registry import SchemeContext, build
 from gr2.store import atomic_folder, write_json
-from gr2.tables import comparison_table, render
+from gr2.systems.baselines import baselines
+from gr2.training.fit import prepare
+from gr2.workflows.index import step_seconds
 
 MEASURES = ("nDCG@20", "ERR@20", "Hits@10")
 NAMES = ("gr2-mini", "MiniLM", "random", "T5")
 WORDS = 6
 RATES: Mapping[tuple[str, str], float] = {("pydocs", name): 1e-5 for name in ("gr2-mini", "MiniLM", "T5")}
-"""Learning rates other than usual, by collection and backbone, by development queries (docs/log.md)."""
+"""Other learning rates than `PLAN`'s, by collection and backbone; chosen on dev queries (docs/log.md)."""
 
 
 def random_one(start: str, out: Path) -> str:
-    """The same architecture as the start, filled with random numbers, as a checkpoint."""
+    """A checkpoint with the architecture of the start and random weights."""
     folder = out / f"random-{Path(start).name}"
     if not folder.exists():
         torch.manual_seed(0)
@@ -59,45 +63,47 @@ def random_one(start: str, out: Path) -> str:
 
 
 def backbones(options: argparse.Namespace) -> dict[str, str]:
-    """By the name that a table has for them; MiniLM gets a fresh decoder."""
+    """The backbones by their names in tables; MiniLM gets a new decoder."""
     every = {"gr2-mini": options.backbone, "MiniLM": options.start, "T5": options.t5}
     every["random"] = random_one(options.start, options.out)
     return {name: every[name] for name in options.backbones}
 
 
 def pace(options: argparse.Namespace, path: str, backbone: str) -> dict[str, float]:
-    """CPU seconds of a step, and of encoding all documents; encoders of one architecture have one pace."""
+    """CPU seconds of a step and of encoding all documents; measured once for all encoders."""
     backbone = options.start if makes_vectors(backbone) else backbone
     kept = options.out / f"pace.{Path(path).name}.{Path(backbone).name}.{options.lead}.json"
     if not kept.exists():
         collection = open_collection(path)
         if collection.folds:
-            raise ValueError(f"{path}: has folds, and this recipe knows only splits")
-        making = Making(collection=collection, backbone=backbone, folder=options.out, words=WORDS)
-        docids = build("title", making)
+            raise ValueError(f"{path}: has folds, but this recipe needs splits")
+        config = SchemeConfig(scheme="title", words=WORDS)
+        docids = build(
+            SchemeContext(collection=collection, backbone=backbone, folder=options.out, config=config)
+        )
         vectors, encoding = None, 0.0
         if makes_vectors(backbone):
-            how = DenseConfig.leading(options.lead)
+            how = VectorConfig.leading(options.lead)
             vectors = document_vectors(collection, docids.docnos, backbone, options.out, how)
-            encoding = seconds_of_encoding(collection, backbone, how)
-        plan = Plan(**{**PLAN, "augment": AugmentConfig(**PLAN["augment"])})
-        ready = prepare(collection, docids, backbone, plan, vectors=vectors)
-        step = seconds_of_a_step(ready, plan, steps=10, clock=time.process_time)
+            encoding = encoding_seconds(collection, backbone, how)
+        training = training_config(PLAN)
+        prepared = prepare(collection, docids, backbone, training, vectors=vectors)
+        step = step_seconds(prepared, training, steps=10, clock=time.process_time)
         write_json(kept, {"step": step, "encoding": encoding})
     return json.loads(kept.read_text(encoding="utf-8"))  # type: ignore[no-any-return]
 
 
-def seconds_of_encoding(collection: Collection, backbone: str, how: DenseConfig, sample: int = 256) -> float:
-    """CPU seconds that all documents take, as some of them say."""
+def encoding_seconds(collection: Collection, backbone: str, how: VectorConfig, sample: int = 256) -> float:
+    """CPU seconds of encoding all documents, estimated from a sample."""
     worded = [document for document in collection.documents if document.contents.split()]
     some, encoder = worded[:: max(1, len(worded) // sample)], Encoder.load(backbone)
     begun = time.process_time()
-    Dense.index(some, encoder, how)
+    encode_documents(some, encoder, how)
     return (time.process_time() - begun) / len(some) * len(worded)
 
 
 def trials(options: argparse.Namespace) -> Iterator[tuple[int, str, Trial]]:
-    """The minutes, the backbone and the trial; short ones first."""
+    """Minutes, backbone and trial; short ones first."""
     for minutes in options.minutes:
         for path in options.collections:
             for name in backbones(options):
@@ -108,7 +114,7 @@ def trials(options: argparse.Namespace) -> Iterator[tuple[int, str, Trial]]:
 def trial(
     options: argparse.Namespace, path: str, name: str, minutes: int, rate: float, split: str = "test"
 ) -> Trial:
-    """A backbone trained for so many minutes."""
+    """A backbone trained for some minutes."""
     backbone = backbones(options)[name]
     steps = round(60 * minutes / pace(options, path, backbone)["step"])
     plan = {**PLAN, "recipe": "gr2", "learning_rate": rate, "steps": steps, "seed": 0}
@@ -124,7 +130,7 @@ def trial(
 
 
 def rates(options: argparse.Namespace, path: str) -> None:
-    """Train each backbone for a minute at several rates, and print what development queries say."""
+    """Train each backbone for a minute at several learning rates, and measure on the dev queries."""
     wanted = {
         (name, rate): trial(options, path, name, 1, rate, "dev")
         for name in backbones(options)
@@ -140,14 +146,12 @@ def rates(options: argparse.Namespace, path: str) -> None:
 
 
 def report(options: argparse.Namespace, path: str) -> dict[str, Any]:
-    """Print a collection's tables, one for each budget, and return its figures."""
+    """Print a collection's tables, one per budget, and return its figures."""
     collection = open_collection(path)
     print(f"### {headline(collection)}\n")
     queries = {qid: collection.queries[qid] for qid in collection.split("test")}
-    lexical = [
-        (f"BM25 k1={s.k1:g} b={s.b:g}", 0, BM25.index(collection.documents, s).search(queries, 100))
-        for s in SETTINGS
-    ]
+    bm25 = [each for each in baselines(collection) if each.system == "bm25"]
+    lexical = [(each.name, 0, each.run(collection, queries)) for each in bm25]
     saved: dict[str, Any] = {"fingerprint": collection.fingerprint}
     for minutes in options.minutes:
         found = [(n, t) for m, n, t in trials(options) if m == minutes and t.collection == path]
@@ -160,7 +164,7 @@ def report(options: argparse.Namespace, path: str) -> dict[str, Any]:
             [n, *("" if value is None else f"{value:,.0f}" for value in row.values())]
             for n, row in spent.items()
         ]
-        print(render(["", "steps", "CPU seconds", "encoding before"], cells, "markdown"), "\n")
+        print(render(["", "steps", "CPU seconds", "encoding"], cells, "markdown"), "\n")
         saved[f"{minutes} minutes"] = {"spent": spent, "means": {e.name: e.means for e in evaluations}}
     means = [saved[f"{minutes} minutes"]["means"] for minutes in options.minutes]
     for measure in MEASURES:
@@ -173,30 +177,35 @@ def report(options: argparse.Namespace, path: str) -> dict[str, Any]:
 
 
 def cost(options: argparse.Namespace, trial: Trial) -> dict[str, float | None]:
-    """The steps of a trial, the CPU seconds it learned for (none if interrupted), and those of encoding."""
+    """Steps of a trial, CPU seconds of its training (None if interrupted) and of encoding."""
     content = json.loads((options.out / trial.name / "trial.json").read_text(encoding="utf-8"))
     encoding = pace(options, trial.collection, trial.backbone)["encoding"]
     return {"steps": trial.plan["steps"], "cpu": content["cost"]["cpu_seconds"], "encoding": encoding}
 
 
 def main() -> None:
-    """Sweep, report, or show the choice of rates."""
+    """Sweep, report, or compare learning rates."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("do", choices=("sweep", "report", "rates"))
     parser.add_argument("collections", nargs="+", help="folders, or pydocs")
-    parser.add_argument("--start", required=True, help="the encoder that gr2-mini was made of")
+    parser.add_argument("--start", required=True, help="the encoder that gr2-mini was made from")
     parser.add_argument("--t5", required=True, help="a T5 to compare with")
-    parser.add_argument("--backbone", default="gr2-mini", help="(gr2-mini)")
-    parser.add_argument("--backbones", nargs="+", choices=NAMES, default=NAMES, help="(all)")
-    parser.add_argument("--out", type=Path, required=True, help="where trials are kept")
+    parser.add_argument("--backbone", default="gr2-mini", help="what is called gr2-mini in tables (gr2-mini)")
+    parser.add_argument("--backbones", nargs="+", choices=NAMES, default=NAMES, help="which of them (all)")
+    parser.add_argument("--out", type=Path, required=True, help="folder of trials")
     parser.add_argument(
-        "--lead", type=int, default=128, help="tokens of a document's vector; 0: all, in pieces (128)"
+        "--lead",
+        type=int,
+        default=128,
+        help="leading tokens that are encoded; 0: the whole document, in pieces (128)",
     )
-    parser.add_argument("--minutes", type=int, nargs="+", default=[0, 1, 3, 5, 10], help="(0 1 3 5 10)")
-    parser.add_argument("--workers", type=int, default=2, help="trials side by side (2)")
-    parser.add_argument("--json", type=Path, help="save the figures")
+    parser.add_argument(
+        "--minutes", type=int, nargs="+", default=[0, 1, 3, 5, 10], help="budgets (0 1 3 5 10)"
+    )
+    parser.add_argument("--workers", type=int, default=2, help="trials run at the same time (2)")
+    parser.add_argument("--json", type=Path, help="file for the figures")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     torch.set_num_threads(1)

@@ -1,11 +1,11 @@
-"""When does MGCC help? The same model under one changed condition at a time, against MLE under the same.
+"""When does MGCC help? The same model with one condition changed at a time, compared with MLE.
 
     python recipes/conditions.py sweep  --backbone CHECKPOINT --out FOLDER COLLECTION
     python recipes/conditions.py report --backbone CHECKPOINT --out FOLDER COLLECTION [--json FILE]
 
-Judged on the dev split where there is one, else on the test split. Every row is GR²S with what the row says;
-it is compared with MLE, with the same change where that concerns the batch, the rates or the network, and
-with CE where it weights the likelihood of grades as CE does.
+Measured on the dev split if there is one, else on the test split. Every row is GR²S with the change that the
+row names. It is compared with MLE, which gets the same change if that concerns batches, learning rates or the
+network; a row that weights the likelihood by grade is compared with CE, which does so too.
 """
 
 import argparse
@@ -14,14 +14,15 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from graded import PLAN
-
-from gr2.compare import compare
-from gr2.experiment import Trial, gather, sweep
-from gr2.formats import open_collection
-from gr2.runs import Run
+from gr2.data.formats import open_collection
+from gr2.data.runs import Run
+from gr2.evaluate.significance import compare
+from gr2.evaluate.tables import render
+from gr2.experiments.executors import sweep
+from gr2.experiments.plans import PLAN
+from gr2.experiments.tables import gather
+from gr2.experiments.trial import Trial
 from gr2.store import write_json
-from gr2.tables import render
 
 MEASURES = ("nDCG@5", "nDCG@20", "ERR@20")
 CONDITIONS: Mapping[str, Mapping[str, Any]] = {
@@ -49,11 +50,11 @@ CONDITIONS: Mapping[str, Mapping[str, Any]] = {
 
 
 def trials(options: argparse.Namespace) -> Iterator[tuple[str, Trial]]:
-    """GR²S under each condition, and MLE under those that are not of the loss alone."""
+    """GR²S under each condition, and the system that it is compared with."""
     split = "dev" if "dev" in open_collection(options.collection).qrels else "test"
     for seed in range(options.seeds):
         for name, change in CONDITIONS.items():
-            for system in (rival(change), "GR²S"):
+            for system in (baseline(change), "GR²S"):
                 own = change if system == "GR²S" else {n: v for n, v in change.items() if n != "changes"}
                 recipe = {"GR²S": "gr2"}.get(system, system)
                 plan = {**PLAN, **own, "recipe": recipe, "steps": options.steps, "seed": seed}
@@ -70,13 +71,13 @@ def trials(options: argparse.Namespace) -> Iterator[tuple[str, Trial]]:
                 )
 
 
-def rival(change: Mapping[str, Any]) -> str:
+def baseline(change: Mapping[str, Any]) -> str:
     """The system without MGCC that a condition is compared with."""
     return "CE" if change.get("changes", {}).get("queries") == "weighted" else "MLE"
 
 
 def report(options: argparse.Namespace) -> dict[str, Any]:
-    """Print and return what each condition gives, with its difference to its rival."""
+    """Print and return the figures of each condition, with the gain over its baseline."""
     collection = open_collection(options.collection)
     found: dict[tuple[str, str], list[tuple[Trial, dict[str, Any]]]] = {}
     for name, trial in trials(options):
@@ -86,7 +87,7 @@ def report(options: argparse.Namespace) -> dict[str, Any]:
             found.setdefault((name, trial.system), []).append((trial, content))
     rows, saved = [], {}
     for name, change in CONDITIONS.items():
-        ours, other = found.get((name, "GR²S")), found.get((name, rival(change)))
+        ours, other = found.get((name, "GR²S")), found.get((name, baseline(change)))
         if not ours or not other:
             continue
         runs = [
@@ -101,7 +102,7 @@ def report(options: argparse.Namespace) -> dict[str, Any]:
         tau = {k: sum(c["agreement"][k] for _, c in ours) / len(ours) for k in ("similarity", "likelihood")}
         saved[name] = {"means": means, "gain": pair, "tau": tau, "seeds": len(ours)}
         cells = [f"{means['GR²S'][m]:.4f} ({pair[m][0]:+.4f}, p {pair[m][1]:.3f})" for m in MEASURES]
-        rows.append([name, rival(change), *cells, f"{tau['similarity']:.3f}", f"{tau['likelihood']:.3f}"])
+        rows.append([name, baseline(change), *cells, f"{tau['similarity']:.3f}", f"{tau['likelihood']:.3f}"])
     print(
         render(
             ["condition", "against", *(f"{m} (gain)" for m in MEASURES), "τ similarity", "τ log P"],
@@ -120,15 +121,15 @@ def main() -> None:
     parser.add_argument("do", choices=("sweep", "report"))
     parser.add_argument("collection", help="folder")
     parser.add_argument("--backbone", required=True, help="folder or hub name of a checkpoint")
-    parser.add_argument("--out", type=Path, required=True, help="where trials are kept")
-    parser.add_argument("--steps", type=int, default=200, help="of each training (200)")
-    parser.add_argument("--words", type=int, default=6, help="of a docid (6)")
-    parser.add_argument("--seeds", type=int, default=1, help="(1)")
-    parser.add_argument("--workers", type=int, default=2, help="trials side by side (2)")
-    parser.add_argument("--json", type=Path, help="save the figures")
+    parser.add_argument("--out", type=Path, required=True, help="folder of trials")
+    parser.add_argument("--steps", type=int, default=200, help="training steps (200)")
+    parser.add_argument("--words", type=int, default=6, help="words of a docid (6)")
+    parser.add_argument("--seeds", type=int, default=1, help="number of seeds (1)")
+    parser.add_argument("--workers", type=int, default=2, help="trials run at the same time (2)")
+    parser.add_argument("--json", type=Path, help="file for the figures")
     options = parser.parse_args()
     if options.do == "sweep":
-        wanted = {trial.name: trial for _, trial in trials(options)}  # many share a rival
+        wanted = {trial.name: trial for _, trial in trials(options)}  # many share a baseline
         sweep(wanted.values(), options.out, workers=options.workers)
         return
     saved = report(options)

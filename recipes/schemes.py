@@ -1,20 +1,19 @@
-"""Docid schemes side by side: how healthy they are, what |r| trades, and what the same model makes of each.
+"""Docid schemes compared: their health, the effect of |r|, and what the same model achieves with each.
 
     python recipes/schemes.py build   --backbone B --generator G --out FOLDER COLLECTION ...
     python recipes/schemes.py sweep   --backbone B --generator G --out FOLDER COLLECTION ...
     python recipes/schemes.py slots   --backbone B --generator G --out FOLDER COLLECTION ...
     python recipes/schemes.py report  --backbone B --generator G --out FOLDER COLLECTION ... [--docs docs]
 
-`build` makes the docids of every scheme (the generators that write them learn for `--generator-steps`) and
-compares radii: fusion is written at the one that this suggests. `rarest` is not a scheme of the toolkit:
-fusion's docids with their rarest words first, to ask what the order of words is worth. `slots` lets fusion's
-decoder see the document alone, then the latent vector alone, to ask which of them it owes its relevance to
-(|r| = 0, on the sample of the comparison of radii, where it sees both). `sweep` trains the
-same retrieval model with the same steps on each scheme, for every seed (of the retrieval model: each
-scheme's docids are made once). It learns docids by their tokens alone; `--node-prior` is the toolkit's
-default instead, where each branch of the trie starts from the vectors of the documents below it and docids
-matter less. `report` prints the tables and needs no training. All go on where they were interrupted; other
-settings want another folder.
+`build` makes the docids of every scheme; the models that generate them are trained for `--generator-steps`.
+It also compares radii, and fusion generates at the one that this suggests. `rarest` is not a scheme of the
+toolkit: it has fusion's docids with their rarest words first, and shows what the order of words is worth.
+`slots` lets fusion's decoder see the document alone, then the latent vector alone, and so shows which of them
+its relevance comes from (|r| = 0, on the sample on which radii are compared; there it sees both).
+`sweep` trains the same retrieval model with the same steps on each scheme, for every seed; the docids of a
+scheme are made once. It learns docids from their tokens alone. With `--node-prior`, the toolkit's default,
+each branch of the trie starts from the vectors of the documents below it, and docids matter less.
+`report` prints the tables and trains nothing. Interrupted work continues; other settings need another folder.
 """
 
 import argparse
@@ -24,62 +23,56 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from graded import PLAN as PRIOR
-from graded import against, agreements, baselines
-
-from gr2.baselines.dense import document_vectors
-from gr2.compare import compare
-from gr2.data import Collection
-from gr2.docids import Docids, settle
-from gr2.docids.drawing import draw_healths, draw_radii
-from gr2.docids.radius import AtRadius, as_dicts, as_table, compare_radii, suggested
-from gr2.docids.report import Health, health, side_by_side
-from gr2.docids.schemes import Making, build, learned
-from gr2.docids.text import tokeniser
-from gr2.docids.writing import WritingConfig
-from gr2.experiment import Trial, gather, sweep
-from gr2.formats import open_collection
-from gr2.info import headline
-from gr2.runs import Run
-from gr2.store import write_json
-from gr2.tables import comparison_table
+from gr2.data.collection import Collection
+from gr2.data.formats import open_collection
+from gr2.data.runs import Run
+from gr2.docids.clashes import resolve_clashes
+from gr2.docids.docids import Docids
+from gr2.evaluate.describe import headline
+from gr2.evaluate.significance import compare
+from gr2.evaluate.tables import comparison_table, render
+from gr2.experiments.executors import sweep
+from gr2.experiments.plans import PLAIN, PLAN
+from gr2.experiments.tables import all_baselines, differences_from, gather, trial_figures
+from gr2.experiments.trial import Trial
+from gr2.model.backbone import tokeniser
+from gr2.model.document_vectors import document_vectors
+from gr2.schemes.config import GeneratorConfig, SchemeConfig
+from gr2.schemes.fusion.radius import AtRadius, as_dicts, as_table, compare_radii, suggested
+from gr2.schemes.health import Health, health, side_by_side
+from gr2.schemes.plots import draw_healths, draw_radii
+from gr2.schemes.registry import SchemeContext, build, trained_generator
+from gr2.store import Workspace, write_json
 
 SCHEMES = ("fusion", "query", "title", "number", "kmeans", "pq", "rq", "rarest")
 MEASURES = ("nDCG@20", "ERR@20", "Hits@1")
 RADII = (0.0, 0.5, 1.0, 2.0, 3.0, 4.0)
-PLAIN: Mapping[str, Any] = {
-    "recipe": "gr2",
-    "prior": 0.0,
-    "steps": 0,
-    "learning_rate": 1e-3,
-    "queries": 32,
-    "texts": 32,
-    "augment": {"paragraphs": 0, "sentences": 0, "entities": 0, "pieces": 4},
-}
-"""A fresh decoder on a frozen encoder: what it can learn in minutes without a prior."""
 
 
-def making(options: argparse.Namespace, path: str, scheme: str, radius: float = 0.0) -> Making:
-    """What a scheme is made with."""
+def context(options: argparse.Namespace, path: str, scheme: str, radius: float = 0.0) -> SchemeContext:
+    """What a scheme is made from."""
     collection = open_collection(path)
-    folder = options.out / f"{Path(path).name}.{scheme}.making"
+    folder = options.out / f"{Path(path).name}.{scheme}"
     docnos = sorted(document.docno for document in collection.documents)
     vectors = None
     if scheme in ("kmeans", "pq", "rq"):
         vectors = document_vectors(collection, docnos, options.backbone, options.out)
-    return Making(
+    return SchemeContext(
         collection=collection,
         backbone=options.backbone,
-        folder=folder,
-        words=6,
-        places=options.places,
-        generator=options.generator,
-        writing=WritingConfig(
-            steps=options.generator_steps,
-            pairs=options.pairs,
-            document=options.tokens,
-            radius=radius,
-            beams=options.beams,
+        folder=Workspace(folder).making,
+        config=SchemeConfig(
+            scheme=scheme,
+            words=6,
+            code_length=options.code_length,
+            generator=options.generator,
+            generation=GeneratorConfig(
+                steps=options.generator_steps,
+                pairs=options.pairs,
+                document_tokens=options.tokens,
+                radius=radius,
+                beams=options.beams,
+            ),
         ),
         resume=True,
         progress=True,
@@ -88,7 +81,7 @@ def making(options: argparse.Namespace, path: str, scheme: str, radius: float = 
 
 
 def make(options: argparse.Namespace, path: str) -> None:
-    """Docids of every scheme, each once."""
+    """Make the docids of every scheme that are missing."""
     for scheme in options.schemes:
         folder = options.out / f"{Path(path).name}.{scheme}"
         if not folder.exists():
@@ -97,28 +90,29 @@ def make(options: argparse.Namespace, path: str) -> None:
 
 
 def made(options: argparse.Namespace, path: str, scheme: str) -> Docids:
-    """The docids of a scheme; fusion's at the radius that a comparison suggests."""
+    """The docids of a scheme; those of fusion at the radius that the comparison suggests."""
     if scheme == "rarest":
         return rarest_first(Docids.load(options.out / f"{Path(path).name}.fusion"), options.backbone)
     radius = radii(options, path) if scheme == "fusion" else 0.0
-    return build(scheme, making(options, path, scheme, radius))
+    return build(context(options, path, scheme, radius))
 
 
 def rarest_first(docids: Docids, backbone: str) -> Docids:
-    """The same words in another order: those that fewest docids have come first."""
+    """The same words in another order: those that the fewest docids contain come first."""
     having = Counter(word for text in docids.texts for word in set(text.split()))
     turned = [" ".join(sorted(text.split(), key=having.__getitem__)) for text in docids.texts]
     proposals = {docno: [(text, 0.0)] for docno, text in zip(docids.docnos, turned, strict=True)}
-    return settle(proposals, tokeniser(backbone), {**docids.about, "scheme": "rarest"})
+    return resolve_clashes(proposals, tokeniser(backbone), {**docids.about, "scheme": "rarest"})
 
 
 def radii(options: argparse.Namespace, path: str) -> float:
-    """Compare the radii on a sample of the documents, once; returns the one to write at."""
+    """Compare the radii on a sample of the documents, once; returns the suggested one."""
     kept = options.out / f"{Path(path).name}.radii.json"
     if not kept.exists():
-        how = making(options, path, "fusion")
+        how = context(options, path, "fusion")
+        generator = trained_generator(how)
         rows = compare_radii(
-            learned(how), how.collection, RADII, how.folder, sample=options.sample, progress=True
+            generator, how.collection, RADII, how.folder, sample=options.sample, progress=True
         )
         write_json(kept, as_dicts(rows))
         print(as_table(rows))
@@ -126,21 +120,23 @@ def radii(options: argparse.Namespace, path: str) -> float:
 
 
 def slots(options: argparse.Namespace, path: str) -> None:
-    """Write for the sample with one half of what fusion's decoder sees hidden; kept."""
+    """Generate docids for the sample while fusion's decoder sees one half of its memory; kept."""
     kept = options.out / f"{Path(path).name}.slots.json"
     if not kept.exists():
-        how = making(options, path, "fusion")
-        writer = learned(how)
-        both = writer.fusion.memory
+        how = context(options, path, "fusion")
+        generator = trained_generator(how)
+        both = generator.fusion.memory
         views = {
             "document alone": lambda z, states, mask: both(None, states, mask),
             "slots alone": lambda z, states, mask: both(z, None, None),
         }
         found: dict[str, Any] = {}
         for name, view in views.items():
-            writer.fusion.memory = view  # type: ignore[method-assign]
+            generator.fusion.memory = view  # type: ignore[method-assign]
             folder = how.folder / name.replace(" ", "-")
-            rows = compare_radii(writer, how.collection, (0.0,), folder, sample=options.sample, progress=True)
+            rows = compare_radii(
+                generator, how.collection, (0.0,), folder, sample=options.sample, progress=True
+            )
             found[name] = as_dicts(rows)[0]
         write_json(kept, found)
     known = json.loads(kept.read_text(encoding="utf-8"))
@@ -150,9 +146,9 @@ def slots(options: argparse.Namespace, path: str) -> None:
 
 
 def trials(options: argparse.Namespace, path: str, *, prior: bool) -> Iterator[Trial]:
-    """Every scheme, seed by seed; on the dev split where there is one."""
+    """Every scheme, seed by seed; on the dev split if there is one."""
     split = "dev" if "dev" in open_collection(path).qrels else "test"
-    with_prior = {**PRIOR, "recipe": "gr2", "prior": 1.0, "steps": options.steps}
+    with_prior = {**PLAN, "recipe": "gr2", "prior": 1.0, "steps": options.steps}
     plan = with_prior if prior else {**PLAIN, "frozen_steps": options.steps}
     for seed in range(options.seeds):
         for scheme in options.schemes:
@@ -180,7 +176,7 @@ def report(options: argparse.Namespace, path: str) -> dict[str, Any]:
         saved["radii"] = json.loads(compared.read_text(encoding="utf-8"))
         _radii(options, name, saved["radii"])
         if "fusion" in healths:
-            print(f"written at {Docids.load(folders['fusion']).about['radius']:g}\n")
+            print(f"generated at |r| = {Docids.load(folders['fusion']).about['radius']:g}\n")
     if (options.out / f"{name}.slots.json").exists():
         slots(options, path)
         saved["slots"] = json.loads((options.out / f"{name}.slots.json").read_text(encoding="utf-8"))
@@ -194,7 +190,7 @@ def report(options: argparse.Namespace, path: str) -> dict[str, Any]:
 
 
 def _done(options: argparse.Namespace, wanted: Iterable[Trial]) -> list[Trial]:
-    """The trials of the seeds that every scheme was trained with, of those that were trained at all."""
+    """The finished trials: of every scheme that was begun, the seeds that all of them have."""
     every = list(wanted)
     begun = {t.system for t in every if (options.out / t.name).exists()}
     every = [t for t in every if t.system in begun]
@@ -216,41 +212,51 @@ def _draw(folder: Path, name: str, healths: Mapping[str, Health]) -> None:
 
 def _retrieval(options: argparse.Namespace, collection: Collection, done: list[Trial]) -> dict[str, Any]:
     split = done[0].split
-    rows = [(run.name, 0, run) for run in baselines(collection, options.backbone, options.out, split)]
+    rows = [(run.name, 0, run) for run in all_baselines(collection, options.backbone, options.out, split)]
     rows += [(t.system, t.plan["seed"], Run.read(options.out / t.name / "run.trec")) for t in done]
     evaluations = gather(collection, rows, MEASURES, split=split)
     print(f"{split} queries\n\n{comparison_table(compare(evaluations), 'markdown')}\n")
+    tested = differences_from("fusion", [e for e in evaluations if e.name in options.schemes], MEASURES)
+    cells = [[d.system, d.measure, f"{d.gain:+.4f}", f"{d.p:.3f}", f"{d.holm:.3f}"] for d in tested]
+    if cells:
+        print(render(["against fusion", "measure", "gain", "p", "p (Holm)"], cells, "markdown"), "\n")
     return {
         "split": split,
         "seeds": sorted({t.plan["seed"] for t in done}),
         "plan": {name: value for name, value in done[0].plan.items() if name != "seed"},
         "means": {e.name: e.means for e in evaluations},
-        "against fusion": against("fusion", [e for e in evaluations if e.name in options.schemes], MEASURES),
-        "trials": agreements([(t, options.out / t.name) for t in done]),
+        "against fusion": {
+            f"{d.system} {d.measure}": {"mean": d.gain, "p": d.p, "holm": d.holm} for d in tested
+        },
+        "trials": trial_figures([(t, options.out / t.name) for t in done]),
     }
 
 
 def main() -> None:
-    """Build, sweep or report."""
+    """Build, sweep, compare slots or report."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("do", choices=("build", "slots", "sweep", "report"))
     parser.add_argument("collections", nargs="+", help="folders")
     parser.add_argument("--backbone", required=True, help="checkpoint of the retrieval model")
-    parser.add_argument("--generator", required=True, help="checkpoint that learns to write docids")
-    parser.add_argument("--out", type=Path, required=True, help="where docids and trials are kept")
+    parser.add_argument("--generator", required=True, help="checkpoint that learns to generate docids")
+    parser.add_argument("--out", type=Path, required=True, help="folder of docids and trials")
     parser.add_argument("--schemes", nargs="+", choices=SCHEMES, default=list(SCHEMES), help="(all)")
-    parser.add_argument("--generator-steps", type=int, default=200, help="(200)")
-    parser.add_argument("--pairs", type=int, default=5000, help="to learn from at most (5,000)")
-    parser.add_argument("--tokens", type=int, default=64, help="at which a document is cut for it (64)")
-    parser.add_argument("--beams", type=int, default=5, help="(5)")
-    parser.add_argument("--places", type=int, default=8, help="of pq and rq; 0: 24 and 32, much slower (8)")
-    parser.add_argument("--sample", type=int, default=600, help="documents of the comparison of radii (600)")
-    parser.add_argument("--steps", type=int, default=200, help="of each retrieval model (200)")
-    parser.add_argument("--node-prior", action="store_true", help="sweep with it (without)")
-    parser.add_argument("--seeds", type=int, default=3, help="(3)")
-    parser.add_argument("--workers", type=int, default=2, help="trials side by side (2)")
+    parser.add_argument("--generator-steps", type=int, default=200, help="training steps of it (200)")
+    parser.add_argument(
+        "--pairs", type=int, default=5000, help="maximal number of pairs it learns from (5,000)"
+    )
+    parser.add_argument("--tokens", type=int, default=64, help="tokens of a document that it reads (64)")
+    parser.add_argument("--beams", type=int, default=5, help="proposals per document (5)")
+    parser.add_argument(
+        "--code-length", type=int, default=8, help="codes of a pq or rq docid; 0: 24 and 32, much slower (8)"
+    )
+    parser.add_argument("--sample", type=int, default=600, help="documents on which radii are compared (600)")
+    parser.add_argument("--steps", type=int, default=200, help="training steps of each retrieval model (200)")
+    parser.add_argument("--node-prior", action="store_true", help="sweep with a node prior (without)")
+    parser.add_argument("--seeds", type=int, default=3, help="number of seeds (3)")
+    parser.add_argument("--workers", type=int, default=2, help="trials run at the same time (2)")
     parser.add_argument("--docs", type=Path, help="folder for plots and results/docids.json")
     options = parser.parse_args()
     if options.do == "build":

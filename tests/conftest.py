@@ -11,6 +11,74 @@ settings.register_profile("gr2", deadline=None, derandomize=True)
 settings.load_profile("gr2")
 
 
+@pytest.fixture(scope="session", autouse=True)
+def one_thread():
+    """One thread of torch for all tests: tiny tensors gain nothing by more, and sums keep their order."""
+    torch = sys.modules.get("torch")  # not imported for tests that do without it
+    if torch is None:
+        yield
+        return
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="session")
+def checkpoints(tmp_path_factory):
+    """A tiny random checkpoint of each family; see `helpers.tiny`."""
+    from helpers import tiny
+
+    return {name: tiny.save_checkpoint(tmp_path_factory.mktemp(name), name) for name in tiny.FAMILIES}
+
+
+@pytest.fixture(scope="session")
+def t5(checkpoints):
+    """The one of the family T5."""
+    return checkpoints["t5"]
+
+
+@pytest.fixture(scope="session")
+def bert(tmp_path_factory):
+    """A checkpoint that tells texts apart, of 64 positions."""
+    from helpers import tiny
+
+    return tiny.save_strong_encoder(tmp_path_factory.mktemp("bert"))
+
+
+@pytest.fixture(scope="session")
+def encoder(bert):
+    """The same, read."""
+    from gr2.model.encoder import Encoder
+
+    return Encoder.load(bert)
+
+
+@pytest.fixture(scope="session")
+def served_folder(tmp_path_factory):
+    """A small trained model with its documents; see `helpers.served`."""
+    from helpers import served
+
+    return served.train_model(tmp_path_factory.mktemp("served"))
+
+
+@pytest.fixture(scope="session")
+def served_model(served_folder):
+    """The same model, to compare with."""
+    from gr2.model.gr2 import GR2
+
+    return GR2.from_pretrained(served_folder)
+
+
+@pytest.fixture
+def server(served_folder):
+    """A function that starts a real server: options → (process, address)."""
+    from helpers import served
+
+    with served.servers(served_folder) as start:
+        yield start
+
+
 @pytest.fixture
 def gr2(monkeypatch, capsys):
     """The command line: a function from arguments to what is printed."""

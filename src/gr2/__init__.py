@@ -8,28 +8,26 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from gr2.baselines.sparse import BM25 as BM25
-    from gr2.compare import compare as compare
-    from gr2.data import Collection as Collection
-    from gr2.data import Document as Document
-    from gr2.docids import Docids as Docids
-    from gr2.formats import open_collection as open_collection
-    from gr2.measures import evaluate as evaluate
-    from gr2.model import GR2 as GR2
-    from gr2.runs import Run as Run
-    from gr2.trie import Trie as Trie
+    from gr2.bm25 import BM25 as BM25
+    from gr2.data.collection import Collection as Collection
+    from gr2.data.collection import Document as Document
+    from gr2.data.formats import open_collection as open_collection
+    from gr2.data.runs import Run as Run
+    from gr2.docids.docids import Docids as Docids
+    from gr2.model.gr2 import GR2 as GR2
+    from gr2.model.searcher import Searcher as Searcher
+    from gr2.systems.generative import train as train
 
 _HOME = {
-    "BM25": "gr2.baselines.sparse",
-    "Collection": "gr2.data",
-    "Docids": "gr2.docids",
-    "Document": "gr2.data",
-    "GR2": "gr2.model",
-    "Run": "gr2.runs",
-    "Trie": "gr2.trie",
-    "compare": "gr2.compare",
-    "evaluate": "gr2.measures",
-    "open_collection": "gr2.formats",
+    "BM25": "gr2.bm25",
+    "Collection": "gr2.data.collection",
+    "Docids": "gr2.docids.docids",
+    "Document": "gr2.data.collection",
+    "GR2": "gr2.model.gr2",
+    "Run": "gr2.data.runs",
+    "Searcher": "gr2.model.searcher",
+    "open_collection": "gr2.data.formats",
+    "train": "gr2.systems.generative",
 }
 __all__ = sorted(_HOME)  # noqa: PLE0605
 

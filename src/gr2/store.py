@@ -1,8 +1,7 @@
-"""How anything reaches the disk: whole or not at all, with a checksum, never pickled.
+"""Atomic, checksummed files and folders: everything gr2 saves is written here, and nothing is pickled.
 
-A file is written beside its place and then renamed, so a reader sees the old one or the new one. A folder
-gets a `manifest.json` with the size and SHA-256 of each file; `verify` refuses one with a byte changed.
-This file knows nothing of what the files mean.
+A file is written under a temporary name and then renamed, so a reader sees either the old or the new one. A
+folder gets a `manifest.json` with the size and SHA-256 of each file; `verify` raises if any byte has changed.
 """
 
 import hashlib
@@ -12,6 +11,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +20,9 @@ MANIFEST = "manifest.json"
 
 @contextmanager
 def atomic_file(path: Path) -> Iterator[Path]:
-    """Yield a temporary path that takes the place of `path` if the block ends well, else is removed.
+    """Yield a temporary path that replaces `path` if the block succeeds and is removed if it fails.
 
-    A link stays a link: what it leads to is replaced. A device, pipe or folder is refused.
+    A symbolic link stays a link: its target is replaced. A device, pipe or folder is refused.
     """
     path = writable(path)
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
@@ -38,7 +38,7 @@ def atomic_file(path: Path) -> Iterator[Path]:
 
 
 def writable(path: Path) -> Path:
-    """Where a file can be written: links followed, parents made; else a ValueError that says why not."""
+    """Follow links and create parent folders; raise a ValueError if the file cannot be written."""
     path = path.resolve()
     if path.exists() and not path.is_file():
         raise ValueError(f"{path}: exists and is not a regular file, so it cannot be replaced by one")
@@ -59,10 +59,10 @@ def write_json(path: Path, value: Any) -> None:
 
 @contextmanager
 def atomic_folder(path: Path) -> Iterator[Path]:
-    """Yield a temporary folder that becomes `path`, with its manifest, if the block ends well.
+    """Yield a temporary folder that becomes `path`, with its manifest, if the block succeeds.
 
-    A folder that is already there is replaced only if it is empty, or just as we wrote it: nothing that
-    somebody has added or changed is ever lost.
+    An existing folder is replaced only if it is empty or exactly as gr2 wrote it, so no file that a user
+    has added or changed is ever lost.
     """
     path = path.resolve()
     check_replaceable(path)
@@ -78,16 +78,16 @@ def atomic_folder(path: Path) -> Iterator[Path]:
             os.replace(path, old)
         os.replace(new, path)
     finally:
-        if old.exists() and not path.exists():  # the new one did not get there: bring the old one back
+        if old.exists() and not path.exists():  # the new folder could not be moved: restore the old one
             os.replace(old, path)
         shutil.rmtree(beside, ignore_errors=True)
 
 
 @contextmanager
 def extended_folder(path: Path) -> Iterator[Path]:
-    """Yield a temporary folder with all files of a folder we wrote; with what is added it takes its place.
+    """Yield a temporary copy of a folder that gr2 wrote, to add files to; it then replaces the folder.
 
-    Files are linked and not copied where the disk can do that; replace them, never write into them.
+    Files are hard links where the disk supports them, so replace them; never write into them.
     """
     with atomic_folder(path) as temporary:
         for found in sorted(path.rglob("*")):
@@ -96,16 +96,16 @@ def extended_folder(path: Path) -> Iterator[Path]:
                 place.parent.mkdir(parents=True, exist_ok=True)
                 try:
                     os.link(found, place)
-                except OSError:  # another disk, or one that has no links
+                except OSError:  # another disk, or one without hard links
                     shutil.copy2(found, place)
         yield temporary
 
 
 def write_manifest(folder: Path) -> None:
-    """Write the size and SHA-256 of every file of a folder into its manifest, all flushed to disk."""
+    """Write the manifest: size and SHA-256 of every file of a folder, all flushed to disk."""
     paths = [path for path in sorted(folder.rglob("*")) if path.is_file() and path != folder / MANIFEST]
     for path in paths:
-        path.chmod(0o644)  # some libraries write files that only their owner may read
+        path.chmod(0o644)  # some libraries write files that only their owner can read
         _flush(path)
     files = {
         str(path.relative_to(folder)): {"bytes": path.stat().st_size, "sha256": sha256(path)}
@@ -115,10 +115,10 @@ def write_manifest(folder: Path) -> None:
 
 
 def verify(folder: Path) -> None:
-    """Raise a ValueError that names the first file which is missing or is not as it was written."""
+    """Raise a ValueError that names the first file that is missing or has changed."""
     manifest = folder / MANIFEST
     if not manifest.is_file():
-        raise ValueError(f"{folder}: has no {MANIFEST}, so it was not written whole by gr2")
+        raise ValueError(f"{folder}: has no {MANIFEST}, so it is not a complete folder written by gr2")
     try:
         files = json.loads(manifest.read_text(encoding="utf-8"))["files"]
         listed = [(folder / name, entry["bytes"], entry["sha256"]) for name, entry in files.items()]
@@ -147,7 +147,7 @@ def _make_parent(path: Path) -> None:
 
 
 def check_replaceable(path: Path) -> None:
-    """Raise a ValueError unless a folder is free, empty, or just as we wrote it."""
+    """Raise a ValueError unless a folder does not exist, is empty, or is exactly as gr2 wrote it."""
     if not path.exists() or (path.is_dir() and not any(path.iterdir())):
         return
     if not (path / MANIFEST).is_file():
@@ -157,6 +157,32 @@ def check_replaceable(path: Path) -> None:
     for found in sorted(path.rglob("*")):
         if found.is_file() and found != path / MANIFEST and str(found.relative_to(path)) not in listed:
             raise ValueError(f"{found}: was not written by gr2 and would be lost; choose another folder")
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """The folders beside an output folder that keep unfinished work, so that it can be resumed.
+
+    >>> Workspace(Path("shop")).training.name
+    'shop.training'
+    """
+
+    out: Path
+
+    @property
+    def training(self) -> Path:
+        """Checkpoints, metrics and cached vectors of a training run."""
+        return self.out.with_name(f"{self.out.name}.training")
+
+    @property
+    def making(self) -> Path:
+        """What the making of docids or of a collection keeps."""
+        return self.out.with_name(f"{self.out.name}.making")
+
+    @property
+    def model(self) -> Path:
+        """A model that is trained on the way to the output, such as a backbone."""
+        return self.out.with_name(f"{self.out.name}.model")
 
 
 def _flush(path: Path) -> None:

@@ -1,7 +1,6 @@
-"""The command `gr2`: what a user types → the functions of the other files, and their results → the screen.
+"""The command `gr2`: parses what the user types, calls the other packages, and prints their results.
 
-Nothing is computed here. Whatever is heavy is imported inside the command that needs it, so `gr2 --help` is
-quick.
+Whatever is heavy is imported inside the command that needs it, so `gr2 --help` is quick.
 """
 
 import os
@@ -10,23 +9,36 @@ from importlib.metadata import version
 
 from gr2.cli import collections, docids, models, pretraining, serving, systems
 from gr2.cli.app import app
+from gr2.cli.arguments import load_plugins, take_options
 
+DESCRIPTION = (
+    "Generative retrieval with multi-graded relevance. Options before or after a command: --plugin FILE.py "
+    "imports a file of yours that registers docid schemes, variants or systems; --preset default, fast or "
+    "paper sets the defaults of docids, train and index."
+)
 __all__ = ["collections", "docids", "main", "models", "pretraining", "serving", "systems"]
 
 
 def main() -> None:
-    """Run the command line; a mistake in the input is one sentence on the screen and exit code 1."""
+    """Run the command line; an input error is one sentence on the screen and exit code 1."""
     if sys.argv[1:] == ["--version"]:
         print(f"gr2 {version('gr2')}")
         return
     try:
-        app.cli(prog="gr2", description="Generative retrieval with multi-graded relevance.")
+        plugins, arguments = take_options("--plugin", sys.argv[1:])
+        load_plugins(plugins)
+        preset, _ = take_options("--preset", arguments)
+        docids.register(*preset[-1:])
+        models.register(*preset[-1:])
+        systems.register()
+        arguments = systems.with_model_folder(arguments)
+        app.cli(prog="gr2", description=DESCRIPTION, args=arguments)
         sys.stdout.flush()
-    except BrokenPipeError:  # somebody has read enough, as `head` does
+    except BrokenPipeError:  # the reader has stopped, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(141)
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, RuntimeError) as error:
         sys.exit(f"gr2: {error}")
     except KeyboardInterrupt:
-        sys.stderr.write("interrupted\n")
+        sys.stderr.write("interrupted; long jobs continue with --resume\n")
         sys.exit(130)

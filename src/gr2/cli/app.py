@@ -1,4 +1,8 @@
-"""What every command shares: the application, the kinds of argument, and opening a collection."""
+"""What every command shares: the application, the kinds of argument, and opening a collection.
+
+Settings are dataclasses elsewhere; a command takes one as a parameter annotated with `Settings`, and tyro
+makes its options, help texts and defaults from it. `--out` always names a folder, `--output` a file.
+"""
 
 import os
 import sys
@@ -9,33 +13,38 @@ from tyro.conf import Positional, arg
 from tyro.extras import SubcommandApp
 
 if TYPE_CHECKING:
-    from gr2.data import Collection
-    from gr2.runs import Run
+    from gr2.data.collection import Collection
+    from gr2.data.runs import Run
 
 Name = Annotated[Positional[str], arg(metavar="COLLECTION")]
 Folder = Annotated[Positional[Path], arg(metavar="FOLDER")]
 Runs = Annotated[Positional[tuple[Path, ...]], arg(metavar="RUN [RUN ...]")]
-
-BACKBONE = "gr2-mini"
-"""The backbone that comes with the package: what a command takes unless told otherwise."""
+Settings = arg(name="")
+"""Marks a dataclass whose fields are options of the command, without a prefix."""
 
 app = SubcommandApp()
 
 
 def first() -> bool:
-    """Whether this process is the one that speaks, of those that torchrun may have started."""
+    """Whether this process prints, of those that torchrun may have started."""
     return os.environ.get("RANK", "0") == "0"
 
 
 def progress() -> bool:
-    """Whether to show progress bars: where somebody can see them."""
+    """Whether to show progress bars: only on a terminal."""
     return first() and sys.stderr.isatty()
 
 
+def say(line: str) -> None:
+    """Print a line of a long job at once."""
+    if first():
+        print(line, flush=True)
+
+
 def open_named(name: str, *, show: bool = False) -> "Collection":
-    """Open a collection by what the user typed, and print its headline if asked to."""
-    from gr2.formats import open_collection
-    from gr2.info import headline
+    """Open a collection by the name the user typed, and print its headline if wanted."""
+    from gr2.data.formats import open_collection
+    from gr2.evaluate.describe import headline
 
     found = open_collection(name, progress=progress())
     if show:

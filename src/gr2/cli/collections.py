@@ -20,7 +20,7 @@ def info(name: Name, /) -> None:
     Args:
         name: A folder in BEIR's layout, `pydocs`, `pydocs:PACKAGE`, or `ir:ID` for an ir_datasets id.
     """
-    from gr2.info import describe
+    from gr2.evaluate.describe import describe
 
     print(describe(open_named(name)))
 
@@ -32,9 +32,9 @@ def check(folder: Folder, /) -> None:
     Args:
         folder: The folder to read. Nothing is written.
     """
-    from gr2.formats.folder import read_folder
-    from gr2.formats.lines import FormatError
-    from gr2.info import headline
+    from gr2.data.formats.folder import read_folder
+    from gr2.data.formats.lines import FormatError
+    from gr2.evaluate.describe import headline
 
     problems: list[str] = []
 
@@ -68,9 +68,9 @@ def prepare(name: Name, /, *, out: Path, source: Path | None = None, seed: int =
         source: The folder of files that ir_datasets does not have (nq320k).
         seed: Chooses the random fill of documents and, where none are published, the folds.
     """
-    from gr2.formats import write_folder
-    from gr2.info import headline
-    from gr2.prepare import prepare, recipes
+    from gr2.data.formats import write_folder
+    from gr2.data.prepare import prepare, recipes
+    from gr2.evaluate.describe import headline
 
     known = recipes()
     made = prepare(name, known[name], source=source, seed=seed) if name in known else open_named(name)
@@ -97,9 +97,9 @@ def import_(
         columns: What your tables call our fields, e.g. `docno key text body`; fields are docno, title, text,
             url, qid and query.
     """
-    from gr2.formats import write_folder
-    from gr2.formats.folder import read_files
-    from gr2.info import headline
+    from gr2.data.formats import write_folder
+    from gr2.data.formats.folder import read_files
+    from gr2.evaluate.describe import headline
 
     made = read_files(out.name, documents, queries, qrels, columns=columns, progress=progress())
     print(headline(write_folder(made, out)))

@@ -1,90 +1,142 @@
-"""`gr2 docids ...`: the identifiers of documents, made, looked at and compared."""
+"""`gr2 docids ...`: the identifiers of documents: made, inspected and compared."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 from tyro.conf import Positional, arg
 from tyro.extras import SubcommandApp
 
-from gr2.cli.app import BACKBONE, Folder, Name, app, open_named, progress
+from gr2.cli.app import Folder, Name, Settings, app, open_named, progress
+from gr2.schemes.config import SchemeConfig
+from gr2.systems.config import PRESETS
+from gr2.systems.config import preset as preset_of
 
-Scheme = Literal["title", "url", "summary", "terms", "number", "kmeans", "pq", "rq", "query", "fusion"]
 Docno = Annotated[Positional[str], arg(metavar="DOCNO")]
+PRESET = next(iter(PRESETS))
 
 docids = SubcommandApp()
-app.command(docids, name="docids", help="Build the identifiers of documents, or look at them.")
+app.command(docids, name="docids", help="Build the identifiers of documents, or inspect them.")
+
+
+def register(chosen: str = PRESET) -> None:
+    """Add the commands whose defaults come from a preset."""
+    usual = preset_of(chosen)
+    fusion = replace(usual.docids, scheme="fusion")
+
+    @docids.command
+    def build(
+        name: Name,
+        /,
+        *,
+        out: Path,
+        preset: str = chosen,
+        backbone: str = usual.backbone,
+        config: Annotated[SchemeConfig, Settings] = usual.docids,
+        resume: bool = False,
+    ) -> None:
+        """Give every document its docid.
+
+        Args:
+            name: The collection: a folder, `pydocs`, or `ir:ID`.
+            out: The folder to write; unfinished work is kept in OUT.making.
+            preset: Where the defaults come from: default, fast or paper.
+            backbone: gr2-mini, or folder or hub name of a checkpoint: its tokenizer reads text docids, so
+                train with the same one.
+            config: The scheme and its settings; `gr2 docids schemes` lists the schemes.
+            resume: Continue after an interruption.
+        """
+        from gr2.schemes.registry import SchemeContext
+        from gr2.schemes.registry import build as make
+        from gr2.store import Workspace, check_replaceable
+
+        check_replaceable(out)
+        made = make(
+            SchemeContext(
+                collection=open_named(name, show=True),
+                backbone=backbone,
+                folder=Workspace(out).making,
+                config=config,
+                resume=resume,
+                progress=progress(),
+            )
+        )
+        made.save(out)
+        counts = ", ".join(f"{count:,} {kind}" for kind, count in made.clashes.items())
+        print(f"{made.about['scheme']}: {len(made):,} docids ({counts}), written to {out}")
+        numbered = made.clashes.get("numbered", 0)
+        if numbered > len(made) / 2:
+            print(f"warning: {numbered:,} docids differ from another by a number alone")
+
+    @docids.command
+    def radius(
+        name: Name,
+        /,
+        *,
+        out: Path,
+        preset: str = chosen,
+        backbone: str = usual.backbone,
+        config: Annotated[SchemeConfig, Settings] = fusion,
+        radii: tuple[float, ...] = (0.0, 0.5, 1.0, 2.0, 3.0, 4.0),
+        max_documents: int = 600,
+        json: Path | None = None,
+        plot: Path | None = None,
+        resume: bool = False,
+    ) -> None:
+        """Compare radii |r| of fusion docids: do they find their documents, and are they distinct?
+
+        The generator is trained in OUT.making, where `gr2 docids build --scheme fusion --out OUT --resume`
+        with the same options finds it.
+
+        Args:
+            name: The collection: a folder, `pydocs`, or `ir:ID`.
+            out: The folder of the future docids.
+            preset: Where the defaults come from: default, fast or paper.
+            backbone: gr2-mini, or folder or hub name of the checkpoint that the docids are for.
+            config: The settings of the scheme.
+            radii: Radii to compare.
+            max_documents: Documents to write for at each radius, at most.
+            json: A file to write the figures to, as JSON.
+            plot: A .png or .svg file to draw them in; needs the extra `plots`.
+            resume: Continue after an interruption, or use the existing generator.
+        """
+        from gr2.schemes.fusion.radius import as_dicts, as_table, compare_radii, suggested
+        from gr2.schemes.plots import check_drawable, draw_radii
+        from gr2.schemes.registry import SchemeContext, trained_generator
+        from gr2.store import Workspace, write_json
+
+        if plot:
+            check_drawable(plot)
+        context = SchemeContext(
+            collection=open_named(name, show=True),
+            backbone=backbone,
+            folder=Workspace(out).making,
+            config=config,
+            resume=resume,
+            progress=progress(),
+        )
+        generator = trained_generator(context)
+        rows = compare_radii(
+            generator, context.collection, radii, context.folder, sample=max_documents, progress=progress()
+        )
+        print(as_table(rows))
+        print(f"most unique of those that keep 95% of both relevances: {suggested(rows):g}")
+        if json:
+            write_json(json, as_dicts(rows))
+        if plot:
+            draw_radii(rows, plot)
 
 
 @docids.command
-def build(
-    name: Name,
-    /,
-    *,
-    out: Path,
-    backbone: str = BACKBONE,
-    scheme: Scheme = "title",
-    words: int = 12,
-    branches: int = 10,
-    leaf: int = 100,
-    places: int = 0,
-    codes: int = 256,
-    encoder: str = "",
-    generator: str = "",
-    generator_steps: int = 1000,
-    radius: float = 2.0,
-    seed: int = 0,
-    resume: bool = False,
-) -> None:
-    """Give every document its docid.
+def schemes() -> None:
+    """List the docid schemes, one per line."""
+    from gr2.evaluate.tables import render
+    from gr2.schemes.registry import SCHEMES
 
-    Args:
-        name: The collection: a folder, `pydocs`, `ir:ID`.
-        backbone: gr2-mini, or folder or hub name of a checkpoint: its tokenizer reads text docids (train
-            with the same one).
-        out: The folder to write; what is kept between interruptions is beside it, in OUT.making.
-        scheme: Read off the document: title (else the leading words), url, summary, terms;
-            number: an arbitrary one; from its vector: kmeans (a path), pq and rq (codes); written by a model
-            that learns it here: query (a plain pseudo-query) and fusion (the paper's).
-        words: Words at which a docid is cut that is read off the document.
-        branches: Clusters of a level of kmeans (DSI: 10, NCI: 30).
-        leaf: Documents of a cluster that kmeans does not split again (DSI: 100, NCI: 30).
-        places: Codes of a docid of pq or rq; 0 is the scheme's own: 24 and 32.
-        codes: Codes to choose from at each of these places, a power of 2.
-        encoder: Folder or hub name of the checkpoint that makes the vectors which kmeans, pq and rq cluster;
-            empty: the backbone.
-        generator: Folder or hub name of the checkpoint that learns to write docids; empty: the backbone.
-        generator_steps: Optimiser steps in which it learns.
-        radius: |r|, how far from its document fusion samples; `gr2 docids radius` compares some.
-        seed: The same seed gives the same docids.
-        resume: Go on after an interruption.
-    """
-    from gr2.docids.schemes import Making
-    from gr2.docids.schemes import build as make
-    from gr2.docids.writing import WritingConfig
-    from gr2.store import check_replaceable
-
-    check_replaceable(out)
-    making = Making(
-        collection=open_named(name, show=True),
-        backbone=backbone,
-        folder=out.with_name(out.name + ".making"),
-        words=words,
-        branches=branches,
-        leaf=leaf,
-        places=places,
-        codes=codes,
-        encoder=encoder,
-        generator=generator,
-        writing=WritingConfig(steps=generator_steps, radius=radius),
-        seed=seed,
-        resume=resume,
-        progress=progress(),
-    )
-    made = make(scheme, making)
-    made.save(out)
-    counts = ", ".join(f"{count:,} {kind}" for kind, count in made.clashes.items())
-    print(f"{scheme}: {len(made):,} docids ({counts}), written to {out}")
+    rows = [["auto", "title if nearly all documents have one, else summary"]]
+    rows += [[name, scheme.summary] for name, scheme in SCHEMES.items()]
+    print(render(["scheme", "docid"], rows))
 
 
 @docids.command
@@ -95,20 +147,20 @@ def report(
     *,
     json: Path | None = None,
     plot: Path | None = None,
-    sample: int | None = None,
+    max_documents: int | None = None,
 ) -> None:
-    """Tell how healthy docids are: clashes, lengths, shared prefixes, balance, self-retrieval.
+    """Report how healthy docids are: clashes, lengths, shared prefixes, balance, self-retrieval.
 
     Args:
         folder: What `gr2 docids build` wrote.
-        name: The collection they were made for: a folder, `pydocs`, `ir:ID`.
+        name: The collection they were made for: a folder, `pydocs`, or `ir:ID`.
         json: A file to write the figures to, as JSON.
         plot: A .png or .svg file to draw them in; needs the extra `plots`.
-        sample: How many documents BM25 searches for, at most; without it all.
+        max_documents: How many documents BM25 searches for, at most; without it all.
     """
-    from gr2.docids import Docids
-    from gr2.docids.drawing import check_drawable, draw_healths
-    from gr2.docids.report import health
+    from gr2.docids.docids import Docids
+    from gr2.schemes.health import health
+    from gr2.schemes.plots import check_drawable, draw_healths
     from gr2.store import write_json
 
     if plot:
@@ -120,7 +172,7 @@ def report(
             f"{folder} was made for a collection with the fingerprint {made_for[:12]}, "
             f"but {name} has {data.fingerprint[:12]}"
         )
-    found = health(known, data, sample=sample, progress=progress())
+    found = health(known, data, sample=max_documents, progress=progress())
     print(found.as_text())
     if json:
         write_json(json, found.as_dict())
@@ -131,70 +183,6 @@ def report(
 
 
 @docids.command
-def radius(
-    name: Name,
-    /,
-    *,
-    out: Path,
-    backbone: str = BACKBONE,
-    generator: str = "",
-    generator_steps: int = 1000,
-    radii: tuple[float, ...] = (0.0, 0.5, 1.0, 2.0, 3.0, 4.0),
-    sample: int = 600,
-    json: Path | None = None,
-    plot: Path | None = None,
-    seed: int = 0,
-    resume: bool = False,
-) -> None:
-    """Compare radii |r| of fusion docids: do they find their documents, and are they distinct?
-
-    The model that writes them is trained in OUT.making, where `gr2 docids build --scheme fusion --out OUT
-    --resume` with the same options finds it.
-
-    Args:
-        name: The collection: a folder, `pydocs`, `ir:ID`.
-        backbone: gr2-mini, or folder or hub name of the checkpoint that the docids are for.
-        out: The folder of the docids to be.
-        generator: Folder or hub name of the checkpoint that learns to write docids; empty: the backbone.
-        generator_steps: Optimiser steps in which it learns.
-        radii: To be compared.
-        sample: Documents to write for at each radius, at most.
-        json: A file to write the figures to, as JSON.
-        plot: A .png or .svg file to draw them in; needs the extra `plots`.
-        seed: The same seed gives the same docids.
-        resume: Go on after an interruption, or use the model that is there.
-    """
-    from gr2.docids.drawing import check_drawable, draw_radii
-    from gr2.docids.radius import as_dicts, as_table, compare_radii, suggested
-    from gr2.docids.schemes import Making, learned
-    from gr2.docids.writing import WritingConfig
-    from gr2.store import write_json
-
-    if plot:
-        check_drawable(plot)
-    making = Making(
-        collection=open_named(name, show=True),
-        backbone=backbone,
-        folder=out.with_name(out.name + ".making"),
-        generator=generator,
-        writing=WritingConfig(steps=generator_steps),
-        seed=seed,
-        resume=resume,
-        progress=progress(),
-    )
-    writer = learned(making)
-    rows = compare_radii(
-        writer, making.collection, radii, making.folder, sample=sample, progress=making.progress
-    )
-    print(as_table(rows))
-    print(f"most unique of those that keep 95% of both relevances: --radius {suggested(rows):g}")
-    if json:
-        write_json(json, as_dicts(rows))
-    if plot:
-        draw_radii(rows, plot)
-
-
-@docids.command
 def show(folder: Folder, docno: Docno, /) -> None:
     """Print a document's docid and its tokens.
 
@@ -202,12 +190,11 @@ def show(folder: Folder, docno: Docno, /) -> None:
         folder: What `gr2 docids build` wrote.
         docno: The document.
     """
-    from gr2.docids import Docids
+    from gr2.docids.docids import Docids
 
     known = Docids.load(folder)
     if docno not in known.index:
         raise ValueError(f"{folder} has no docid for {docno!r}")
     at = known.index[docno]
-    print(
-        json.dumps({"docno": docno, "docid": known.texts[at], "tokens": known.tokens[at]}, ensure_ascii=False)
-    )
+    found = {"docno": docno, "docid": known.texts[at], "tokens": known.tokens[at]}
+    print(json.dumps(found, ensure_ascii=False))

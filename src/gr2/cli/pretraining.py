@@ -5,8 +5,10 @@ from typing import Annotated
 
 from tyro.conf import Positional, arg
 
-from gr2.cli.app import Folder, progress
+from gr2.cli.app import Folder, Settings, progress
 from gr2.cli.collections import collection
+from gr2.data.links import LinksConfig
+from gr2.data.wikipedia.articles import WikipediaConfig
 
 Dumps = Annotated[Positional[tuple[Path, ...]], arg(metavar="DUMP [DUMP ...]")]
 
@@ -17,17 +19,8 @@ def from_wikipedia(
     /,
     *,
     out: Path,
+    config: Annotated[WikipediaConfig, Settings] = WikipediaConfig(),  # noqa: B008
     resume: bool = False,
-    limit: int | None = None,
-    sample: int | None = None,
-    per_grade: int = 5,
-    queries: int = 1,
-    words: int = 384,
-    seed: int = 0,
-    truncated: bool = False,
-    language: str = "en",
-    see_also: tuple[str, ...] = (),
-    references: tuple[str, ...] = (),
 ) -> None:
     """Make a graded collection to pre-train on from a MediaWiki dump (pages-articles, .xml or .bz2).
 
@@ -36,35 +29,12 @@ def from_wikipedia(
 
     Args:
         dumps: The file or files of one wiki's dump.
-        out: The folder to write; it appears whole or not at all. Work in progress lies in OUT.making.
-        resume: Go on after an interruption.
-        limit: Read no more than the first so many articles, for a trial; links to others are lost.
-        sample: How many articles ask, drawn by the seed (default: all). The documents are then they and
-            what they link to.
-        per_grade: Most documents of each of the grades 3, 2 and 1 per query.
-        queries: Most queries per article.
-        words: Words at which an article's text is cut; 0 keeps all of it.
-        seed: Draws sentences and links.
-        truncated: Take a dump that ends too early as far as it goes.
-        language: Of the wiki, by its two-letter code: where sentences end depends on it.
-        see_also: What See-also sections are called, if not in English, e.g. `"siehe auch"`.
-        references: The same of References sections.
+        out: The folder to write; it appears whole or not at all. Unfinished work is kept in OUT.making.
+        config: How the dump is read.
+        resume: Continue after an interruption.
     """
-    from gr2.wikipedia import WikipediaConfig, build
+    from gr2.data.wikipedia import build
 
-    usual = WikipediaConfig()
-    config = WikipediaConfig(
-        limit=limit,
-        sample=sample,
-        per_grade=per_grade,
-        queries=queries,
-        words=words,
-        seed=seed,
-        truncated=truncated,
-        language=language,
-        see_also=see_also or usual.see_also,
-        references=references or usual.references,
-    )
     print(build(dumps, out, config, resume=resume, progress=progress()))
     print(f"Written to {out}")
 
@@ -75,12 +45,7 @@ def from_links(
     /,
     *,
     out: Path,
-    per_grade: int = 5,
-    queries: int = 1,
-    lead: int = 200,
-    seed: int = 0,
-    language: str = "en",
-    see_also: tuple[str, ...] = ("see_also",),
+    config: Annotated[LinksConfig, Settings] = LinksConfig(),  # noqa: B008
 ) -> None:
     """Make a graded collection to pre-train on from documents and a table of the links between them.
 
@@ -91,20 +56,12 @@ def from_links(
     Args:
         folder: With corpus.jsonl and links.tsv (source, target, maybe kind and anchor); each may be .gz.
         out: The folder to write; it appears whole or not at all.
-        per_grade: Most documents of each of the grades 3, 2 and 1 per query.
-        queries: Most queries per document.
-        lead: Words that are the first section of a text without headings, and the most of any.
-        seed: Draws sentences and links.
-        language: Of the texts, by its two-letter code: where sentences end depends on it.
-        see_also: The kinds of link that are See-also links.
+        config: How queries and links are drawn.
     """
-    from gr2.formats import write_folder
-    from gr2.info import headline
-    from gr2.links import LinksConfig, read_linked_folder
+    from gr2.data.formats import write_folder
+    from gr2.data.links import read_linked_folder
+    from gr2.evaluate.describe import headline
 
-    config = LinksConfig(
-        per_grade=per_grade, queries=queries, lead=lead, seed=seed, language=language, see_also=see_also
-    )
     made, tally = read_linked_folder(folder, config)
     print(headline(write_folder(made, out)))
     print(tally)

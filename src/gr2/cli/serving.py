@@ -1,12 +1,14 @@
-"""`gr2 serve`: a model folder → an HTTP service with a page."""
+"""`gr2 serve`: a model folder → an HTTP service with a search page."""
 
+import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-from gr2.cli.app import Folder, app
+from gr2.cli.app import Folder, Settings, app
+from gr2.serve.config import ServiceConfig
 
 if TYPE_CHECKING:
-    from gr2.serve import Opened
+    from gr2.serve import ServiceInfo
 
 
 @app.command
@@ -16,42 +18,37 @@ def serve(
     *,
     host: str = "127.0.0.1",
     port: int = 8000,
-    queue: int = 256,
-    batch: int = 16,
-    timeout: float = 10.0,
     api_key_file: Path | None = None,
-    bm25: bool = True,
+    config: Annotated[ServiceConfig, Settings] = ServiceConfig(),  # noqa: B008
 ) -> None:
-    """Serve a trained model over HTTP, with a page to search it; Ctrl-C ends it.
+    """Serve a trained model over HTTP, with a search page; stop it with Ctrl-C.
 
     Args:
-        folder: What `gr2 train` wrote.
-        host: The address to listen at; by default other machines cannot reach it.
-        port: The port; 0 takes one that is free.
-        queue: Queries that may wait; who comes then gets 503 and is told when to come again.
-        batch: Queries the model answers at a time.
-        timeout: Seconds after which a request is given up.
-        api_key_file: A file with the key that clients must send; without it nobody needs one.
-        bm25: Whether to show BM25's ranking beside the model's, where the folder has documents.
+        folder: A model folder, as `gr2 train` writes it.
+        host: The address to listen on; the default accepts connections from this machine only.
+        port: The port; 0 picks a free one.
+        api_key_file: A file with the API key that clients must send; without it, no key is required.
+        config: The settings of the service.
     """
-    from gr2.serve import ServiceConfig, read_key
+    from gr2.serve import read_key
     from gr2.serve import serve as run
 
-    config = ServiceConfig(
-        queue=queue, batch=batch, timeout=timeout, api_key=read_key(api_key_file), bm25=bm25
-    )
+    def on_start(info: "ServiceInfo") -> None:
+        print(f"{folder}: {info.documents:,} documents at {info.url}")
+        print(f"example: {_example(info.url, api_key_file)}")
+        if not info.texts:
+            print("the folder contains no documents: results show docids and scores only")
+        elif info.bm25_note:
+            print(f"no BM25: {info.bm25_note}")
+        if info.exposed and api_key_file is None:
+            print("warning: other machines can connect and no --api-key-file is set: anyone can search")
+        print("press Ctrl-C to stop", flush=True)
 
-    def opened(what: "Opened") -> None:
-        print(f"{folder}: {what.documents:,} documents at {what.url}")
-        if not what.texts:
-            print("the folder holds no documents: results have docids and scores only")
-        elif what.bm25_note:
-            print(f"no BM25: {what.bm25_note}")
-        if what.exposed and not config.api_key:
-            print(
-                "other machines can reach this, and there is no --api-key-file: anybody may search",
-                flush=True,
-            )
-        print("Ctrl-C ends it", flush=True)
+    run(folder, config, api_key=read_key(api_key_file), host=host, port=port, on_start=on_start)
 
-    run(folder, config, host=host, port=port, opened=opened)
+
+def _example(url: str, api_key_file: Path | None) -> str:
+    """A request for a shell."""
+    key = "" if api_key_file is None else f' -H "X-API-Key: $(cat {shlex.quote(str(api_key_file))})"'
+    body = """-H 'Content-Type: application/json' -d '{"query": "your query", "k": 3}'"""
+    return f"curl{key} {body} {url}search"

@@ -1,106 +1,113 @@
-"""`gr2 bm25`, `gr2 dense`, `gr2 control`, `gr2 evaluate`, `gr2 demo`: systems to beat, and measuring runs."""
+"""`gr2 run`, `gr2 systems`, `gr2 variants`, `gr2 evaluate`: run any system, and measure runs."""
 
+from collections.abc import Callable
+from dataclasses import MISSING, fields
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Any, Literal
 
-from tyro.conf import Positional
+from tyro.extras import SubcommandApp
 
-from gr2.cli.app import BACKBONE, Name, Runs, app, open_named, progress, queries_of, write_run
+from gr2.cli.app import Name, Runs, Settings, app, open_named, progress, queries_of, write_run
+from gr2.evaluate.config import EvaluateConfig
+from gr2.systems import SYSTEMS
+from gr2.systems.registry import SystemRow
+
+run = SubcommandApp()
+app.command(
+    run, name="run", help="Run a system on a collection and write a TREC run; `gr2 systems` lists them."
+)
 
 
-@app.command
-def bm25(
-    name: Name,
-    /,
-    *,
-    output: Path,
-    split: str = "test",
-    k: int = 1000,
-    k1: float = 0.9,
-    b: float = 0.4,
-    language: str = "english",
-) -> None:
-    """Search with BM25 and write a TREC run.
+def register() -> None:
+    """Add a subcommand of `gr2 run` for every system of the registry."""
+    for name, row in SYSTEMS.items():
+        run.command(name=name, help=f"{row.summary}; needs {row.needs_text}.")(_command(name, row))
 
-    Args:
-        name: The collection: a folder, `pydocs`, `ir:ID`.
-        output: The run file to write.
-        split: Which queries to answer.
-        k: How many documents to return for each query.
-        k1: How soon repeated terms stop counting.
-        b: How much long documents are discounted.
-        language: The Snowball stemmer (english, german, ...), or `none`; English has stop words too.
-    """
-    from gr2.baselines.sparse import BM25, BM25Config
-    from gr2.store import writable
 
-    config, _ = BM25Config(k1=k1, b=b, language=language), writable(output)
-    data = open_named(name, show=True)
-    run = BM25.index(data.documents, config, progress=progress()).search(
-        queries_of(data, split), k, progress=progress()
+def with_model_folder(arguments: list[str]) -> list[str]:
+    """Let `gr2 run FOLDER COLLECTION` mean the system `model`; an unknown system lists the known ones."""
+    if len(arguments) < 2 or arguments[0] != "run" or arguments[1].startswith("-") or arguments[1] in SYSTEMS:
+        return arguments
+    if (Path(arguments[1]) / "config.json").is_file():
+        return ["run", "model", *arguments[2:], "--folder", arguments[1]]
+    raise ValueError(
+        f"no system is called {arguments[1]!r}, and it is no model folder; there are: {', '.join(SYSTEMS)}"
     )
-    write_run(run, output, str(config))
 
 
-@app.command
-def dense(
-    name: Name, /, *, output: Path, backbone: str = BACKBONE, split: str = "test", k: int = 1000
-) -> None:
-    """Search with a pretrained encoder as it is, without training, and write a TREC run.
-
-    Args:
-        name: The collection: a folder, `pydocs`, `ir:ID`.
-        backbone: gr2-mini, or folder or hub name of the checkpoint that reads documents and queries.
-        output: The run file to write.
-        split: Which queries to answer.
-        k: How many documents to return for each query.
-    """
-    from gr2.baselines.dense import Dense
-    from gr2.embed import Encoder
-    from gr2.store import writable
-
-    encoder, _ = Encoder.load(backbone), writable(output)
-    data = open_named(name, show=True)
-    queries = queries_of(data, split)
-    index = Dense.index(data.documents, encoder, progress=progress())
-    write_run(index.search(queries, k, progress=progress()), output, str(index))
-
-
-@app.command
-def control(
-    kind: Positional[Literal["popularity", "neighbours"]],
-    name: Name,
-    /,
-    *,
-    output: Path,
-    split: str = "test",
-    train: str = "train",
-    k: int = 1000,
-) -> None:
-    """Write the run of a control: a ranking that reads no document, only the training judgements.
-
-    Args:
-        kind: popularity: one list for every query; neighbours: copies from the training queries most alike.
-        name: The collection: a folder, `pydocs`, `ir:ID`.
-        output: The run file to write.
-        split: Which queries to answer.
-        train: The split whose judgements it knows.
-        k: How many documents to return for each query.
-    """
-    from gr2.baselines.controls import neighbours, popularity
-    from gr2.store import writable
-
-    if split == train:
-        raise ValueError(
-            f"a control that knows the judgements of {train!r} says nothing about {train!r} itself"
-        )
-    writable(output)
-    data = open_named(name, show=True)
-    known, queries = data.split(train), queries_of(data, split)
-    run = (
-        popularity(known, queries, k) if kind == "popularity" else neighbours(known, data.queries, queries, k)
+def _command(system: str, row: SystemRow) -> Callable[..., None]:
+    """The subcommand of a system: the arguments of all systems, and its own options."""
+    required = any(
+        field.default is MISSING and field.default_factory is MISSING for field in fields(row.options)
     )
-    write_run(run, output, f"{kind} from the split {train}")
+
+    def command(
+        name: Name,
+        /,
+        *,
+        output: Path,
+        options: Any,
+        split: str = "test",
+        train: str = "train",
+        k: int = 1000,
+        fold: int | None = None,
+        work: Path | None = None,
+        resume: bool = False,
+    ) -> None:
+        from gr2.store import writable
+        from gr2.systems.registry import SystemContext, build_system, checked_run
+
+        writable(output)
+        if row.uses_judgements and split == train and fold is None:
+            raise ValueError(
+                f"{system} knows the judgements of {train!r}, so it says nothing about {train!r} itself"
+            )
+        data = open_named(name, show=True)
+        data = data if fold is None else data.fold(fold, split=split)
+        queries = queries_of(data, "test" if fold is not None else split)
+        context = SystemContext(collection=data, folder=work, train=train, resume=resume, progress=progress())
+        built = build_system(system, context, options)
+        described = type(built).__str__ is not object.__str__
+        write_run(checked_run(built, data, queries, k), output, str(built) if described else system)
+
+    command.__doc__ = _HELP
+    command.__annotations__ = {**command.__annotations__, "options": Annotated[row.options, Settings]}
+    if not required:
+        command.__kwdefaults__ = {**(command.__kwdefaults__ or {}), "options": row.options()}
+    return command
+
+
+_HELP = """Run a system on a collection and write a TREC run.
+
+Args:
+    name: The collection: a folder, `pydocs`, or `ir:ID`.
+    output: The run file to write.
+    options: Its own options.
+    split: Which queries to answer.
+    train: The split that a system may learn from.
+    k: Documents to return for each query.
+    fold: Cross-validation: answer the queries of this fold, learn from the others.
+    work: Folder that keeps the model and unfinished work of a system that trains; by default nothing is kept.
+    resume: Continue an interrupted training.
+"""
+
+
+@app.command
+def systems() -> None:
+    """List the systems that `gr2 run` knows, one per line, with what each needs."""
+    from gr2.evaluate.tables import render
+
+    rows = [[name, row.summary, row.needs_text] for name, row in SYSTEMS.items()]
+    print(render(["system", "", "needs"], rows))
+
+
+@app.command
+def variants() -> None:
+    """List the variants of the training objective, one per line."""
+    from gr2.evaluate.tables import render
+    from gr2.training.variants import VARIANTS
+
+    print(render(["variant", ""], [[name, each.summary] for name, each in VARIANTS.items()]))
 
 
 @app.command
@@ -109,56 +116,19 @@ def evaluate(
     runs: Runs,
     /,
     *,
-    split: str = "test",
-    measures: tuple[str, ...] = (),
-    baseline: Path | None = None,
-    exclude: Path | None = None,
-    gain: Literal["linear", "exponential"] = "linear",
-    max_grade: int | None = None,
-    test: Literal["t", "permutation"] = "t",
+    config: Annotated[EvaluateConfig, Settings] = EvaluateConfig(),  # noqa: B008
     style: Literal["text", "markdown", "csv", "json"] = "text",
 ) -> None:
     """Measure runs, seen and unseen queries apart, with significance.
 
     Args:
-        name: The collection: a folder, `pydocs`, `ir:ID`.
+        name: The collection: a folder, `pydocs`, or `ir:ID`.
         runs: TREC run files.
-        split: Whose judgements to measure against.
-        measures: ir_measures' names or the paper's; by default all of the paper's.
-        baseline: A run to test the others against; without it every pair of runs is tested.
-        exclude: A file of `qid docno` lines: documents left out of that query's ranking and judgements.
-        gain: nDCG's gain of grade g: linear is g (trec_eval), exponential is 2^g − 1 (gdeval).
-        max_grade: ERR's maximal grade; by default 4 (gdeval's), or the collection's highest if that is more.
-        test: The paired test behind the letters; JSON holds both.
+        config: What to measure.
         style: How to print it; JSON has every query's values.
     """
-    from gr2.evaluation import Request, report
+    from gr2.evaluate.page import report
 
+    baseline = config.baseline
     paths = [*runs, *([baseline] if baseline is not None and baseline not in runs else [])]
-    request = Request(
-        split=split,
-        measures=measures,
-        baseline=baseline,
-        exclude=exclude,
-        gain=gain,
-        max_grade=max_grade,
-        test=test,
-    )
-    print(report(open_named(name), paths, request, style))
-
-
-@app.command
-def demo(*, fast: bool = False, out: Path | None = None) -> None:
-    """Make a search engine of the documentation of your Python, and show what it finds: the whole walk.
-
-    Interrupted, it goes on where it was; at its end `gr2 serve OUT` opens a page to search with.
-
-    Args:
-        fast: In a minute and a half instead of five: fewer steps, and no MLE to compare with.
-        out: The model's folder to write, with report.html; without it gr2-demo, or gr2-demo-fast.
-    """
-    from gr2.demo import demo
-
-    folder = out or Path("gr2-demo-fast" if fast else "gr2-demo")
-    for paragraph in demo(folder, BACKBONE, fast=fast, progress=progress()):
-        print(paragraph, end="\n\n", flush=True)
+    print(report(open_named(name), paths, config, style))

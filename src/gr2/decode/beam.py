@@ -1,10 +1,9 @@
-"""Encoder states become the best docids by constrained beam search (paper: Inference).
+"""Encoder states → the best docids, by constrained beam search (paper: Inference).
 
-The search is the one of transformers' `generate` with `early_stopping="never"`: at each step the best
-continuations of each query are ranked; those that end among the first `beams` are finished, and the best
-`beams` others go on. What cannot change the result is not computed: beams that fell behind the k-th finished
-docid, places that hold no beam, and with the trie normaliser every forced token. This file knows no layer, no
-vocabulary and no text.
+The search is that of transformers' `generate` with `early_stopping="never"`: at each step the continuations
+of a query are ranked; docids that end among the first `beams` are finished, and the best `beams` others
+continue. What cannot change the result is not computed: beams that fell behind the k-th finished docid,
+places without a beam, and with the trie normaliser every forced token.
 
 Shapes: B queries, R rows (live beams), C continuations, M ranked continuations of a query.
 """
@@ -14,16 +13,16 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from gr2.decode.narrowed import Narrowed
+from gr2.decode.block import NOTHING, Block
+from gr2.decode.decoder import Decoder
 from gr2.decode.ranked import Ranked
 from gr2.decode.scores import NodePrior, Normaliser
-from gr2.decode.search import NOTHING, Block, Project, Search
+from gr2.decode.search import Project, Search
 from gr2.decode.tails import read_tails
-from gr2.decode.weights import Decoder
-from gr2.trie import Trie
+from gr2.docids.trie import Trie
 
 Rows = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
-"""query, node, score, the last cell that was read, and the node entered behind it, each [R]."""
+"""query, node, score, last cell read, and node entered after that cell, each [R]."""
 
 
 @torch.inference_mode()
@@ -44,28 +43,29 @@ def beam(
     """Constrained beam search.
 
     Args:
-        decoder: the weights, from `decoder_of` or `t5_decoder`.
-        trie: the docids; an empty one is refused.
+        decoder: the weights, from `decoder_of`, `t5_decoder` or `bart_decoder`; the search runs on their
+            device.
+        trie: the docids, at least one.
         states: [B, S, width] the encoder's states of each query, padded.
         mask: [B, S] nonzero where there is a token; each query has at least one.
-        beams: how many prefixes go on after each step.
-        k: how many docids to return for each query, at most `beams` (which is the default).
+        beams: the number of prefixes that continue after each step.
+        k: the number of docids to return for each query, at most `beams` (the default).
         normaliser: "vocabulary" (softmax over all tokens) or "trie" (softmax over the children of a node).
         length_penalty: divide a docid's score by its length, end included, to this power; 0 is the plain sum.
-        prior: a score added to the logits of children (trie normaliser only).
+        prior: scores added to the logits of children (trie normaliser only).
         project: maps states [N, D] to [N, width], for example ReLU(W v + b); asks for `Ranked.vectors`.
-        allowed: the docids that may be found, at least one; None for all. Scores do not depend on it, and
-            with no more of them than beams every one is found.
+        allowed: indices of the docids that may be returned; None allows all. The filter does not change
+            scores. If it allows at most `beams` docids, all of them are found; if it allows none, nothing is.
 
     Returns:
-        The docids found; `proven` is true where nothing that was dropped could have been better.
+        The docids found; `proven` is true where no allowed docid that was dropped could have ranked higher.
     """
     k = beams if k is None else k
     if not 0 < k <= beams:
         raise ValueError(f"k must lie between 1 and the number of beams ({beams}), not {k}")
     if len(states) == 0:
         return Ranked.of_nothing()
-    search = (Search if allowed is None else Narrowed)(
+    search = Search(
         decoder,
         trie,
         states,
@@ -76,21 +76,20 @@ def beam(
         length_penalty=length_penalty,
         prior=prior,
         project=project,
+        allowed=allowed,
     )
-    if allowed is not None and isinstance(search, Narrowed):
-        search.allow(torch.from_numpy(trie.leaf_of(allowed)))
     dropped = _run(search, beams)
-    # With a length penalty a worse prefix may become a better docid, so nothing dropped is known to be worse.
+    # With a length penalty a worse prefix may lead to a better docid: nothing that was dropped is ruled out.
     worst = search.pool.worst(k) if length_penalty == 0 else NOTHING
     return search.ranked((dropped == NOTHING) | (dropped < worst))
 
 
 def _run(search: Search, beams: int) -> Tensor:
-    """Step until no beam is left; returns the best score of each query that was dropped on the way [B]."""
-    query = torch.arange(search.batch, device=search.decoder.device)
+    """Step until no beam is left; returns the best score that was dropped for each query [B]."""
+    query = search.queries()
     root = torch.zeros_like(query)
     rows: Rows = (query, root, root.float(), root - 1, root)
-    dropped = torch.full_like(rows[2], NOTHING)
+    dropped = torch.full((search.batch,), NOTHING, device=query.device)
     tails: list[tuple[Tensor, ...]] = []
     for depth in range(search.tallest):
         rows = _without_tails(search, rows, depth, tails)
@@ -115,15 +114,15 @@ def _continuations(search: Search, rows: Rows) -> Rows:
     """Every continuation of every row by one token, in the order of queries; each array is [C]."""
     query, node, score, cell, top = rows
     if search.normaliser == "trie":
-        forced = search.paths.count(node) == 1  # [R] certain, so the decoder is not asked
+        forced = search.paths.count(node) == 1  # [R] certain, so the decoder need not run
     else:
         forced = torch.zeros_like(node, dtype=torch.bool)
-    asked = torch.nonzero(~forced)[:, 0]
+    free = torch.nonzero(~forced)[:, 0]
     parts = []
-    if len(asked):
-        last, row, child, gain = search.expand(query[asked], cell[asked], top[asked], node[asked])
-        parts.append((query[asked][row], child, score[asked][row] + gain, last[row], child))
-    if len(asked) < len(node):
+    if len(free):
+        last, row, child, gain = search.expand(query[free], cell[free], top[free], node[free])
+        parts.append((query[free][row], child, score[free][row] + gain, last[row], child))
+    if len(free) < len(node):
         only = search.paths.first[node[forced]].long() + 1
         parts.append((query[forced], only, score[forced], cell[forced], top[forced]))
     if len(parts) == 1:
@@ -137,17 +136,17 @@ def _continuations(search: Search, rows: Rows) -> Rows:
 def _finish(
     search: Search, chosen: Tensor, query: Tensor, leaf: Tensor, final: Tensor, cell: Tensor, top: Tensor
 ) -> None:
-    """Move the chosen entries to the finished docids."""
+    """Add the chosen entries to the finished docids."""
     leaf = leaf[chosen]
     docid = search.paths.docid(leaf)
     search.pool.add(query[chosen], final[chosen], docid, leaf, top[chosen], cell[chosen])
 
 
 def _without_tails(search: Search, rows: Rows, depth: int, tails: list[tuple[Tensor, ...]]) -> Rows:
-    """Take out the queries whose every beam has one docid left: no beam can push out another any more.
+    """Remove the queries all of whose beams have one docid left: no beam can displace another any more.
 
-    With the trie normaliser these docids are certain, hence finished; otherwise they are read later, many
-    tokens at a time.
+    With the trie normaliser these docids are certain and therefore finished; otherwise they are added to
+    `tails` and read later, many tokens at a time.
     """
     query, node, score, cell, top = rows
     branching = (search.paths.count(search.paths.landing[node].long()) > 0).long()
@@ -166,10 +165,10 @@ def _without_tails(search: Search, rows: Rows, depth: int, tails: list[tuple[Ten
 
 
 def _still_useful(search: Search, rows: Rows, depth: int) -> Rows:
-    """Drop beams that cannot reach the k-th finished docid any more.
+    """Drop beams that can no longer reach the k-th finished docid.
 
-    With a length penalty only whole queries are dropped: the place of one beam would go to a worse prefix
-    that might become a longer and better docid, which plain beam search does not find.
+    With a length penalty only whole queries are dropped: a dropped beam's place would go to a worse prefix,
+    which might lead to a longer and better docid that plain beam search does not find.
     """
     query, node, score, _, _ = rows
     useful = search.bound(score, depth, node) >= search.pool.worst(search.k)[query]

@@ -1,10 +1,10 @@
-"""Tokens become decoder states: one step over any mixture of rows, depths and queries.
+"""Tokens → decoder states: one step over any mixture of rows, depths and queries.
 
-Each token that was ever read is a cell: its keys and values are written once and never moved. A row is the
-list of its cells, so beams that share a past share its cells and nothing is re-ordered when beams are. One
-step may read one token per row (beam), rows of different depths (best-first) or several tokens per row (a
-forced stretch): for the decoder these are all just new cells with their ancestors. Keys and values of the
-encoder are computed once per query. This file knows no trie and no score.
+Each token the decoder has read is a cell: its keys and values are written once and never moved. A row is the
+list of its cells, so beams with a common prefix share its cells and nothing is copied when beams are
+reordered. One step may read one token per row (beam search), rows of different depths (best-first search) or
+several tokens per row (a forced stretch): to the decoder these are all new cells with their ancestors. Keys
+and values of the encoder's states are computed once per query.
 
 Shapes: B queries, N new cells, R rows, T tokens so far, S source tokens, H heads, E width of a head, D width.
 """
@@ -13,25 +13,27 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from gr2.decode.block import Block
+from gr2.decode.decoder import Decoder, Layer
 from gr2.decode.kernels import attend
-from gr2.decode.weights import Decoder, Layer
 
 
 class Cells:
-    """The growing memory of one batch of queries."""
+    """The cells of one batch of queries, on the decoder's device."""
 
     def __init__(self, decoder: Decoder, states: Tensor, mask: Tensor, longest: int, *, keep: bool) -> None:
-        """Read the encoder's states.
+        """Compute keys and values of the encoder's states.
 
         Args:
             decoder: the weights.
-            states: [B, S, width] of the encoder, padded.
+            states: [B, S, width] of the encoder, padded, on any device.
             mask: [B, S], nonzero where there is a token.
             longest: the most tokens a row can have, the start included.
-            keep: keep the last layer's state of every cell, for representations.
+            keep: keep the final state of every cell, for representations.
         """
         if decoder.longest is not None and longest > decoder.longest:
             raise ValueError(f"docids need {longest} decoder positions; the model has {decoder.longest}")
+        states, mask = states.to(decoder.embedding), mask.to(decoder.device)  # device and precision
         self.decoder, self.batch, self.used = decoder, len(states), 0
         self.split = (decoder.heads, decoder.inner // decoder.heads)  # H, E
         self.memory = [self._memory(layer, states) for layer in decoder.layers]
@@ -57,15 +59,15 @@ class Cells:
         """Read the next tokens of some rows.
 
         Args:
-            query: [R] which query each row belongs to, ascending.
+            query: [R] the query of each row, ascending.
             parent: [R] the last cell of each row, -1 if it has none.
             tokens: [N] the next tokens, row after row.
-            counts: [R] how many of them belong to each row, at least one.
+            counts: [R] the number of tokens of each row, at least one.
 
         Returns:
             The new cells of each row [N], row after row, and their states [N, D], final norm included.
         """
-        last = counts.cumsum(0) - 1  # [R] where each row's last new cell stands among the new ones
+        last = counts.cumsum(0) - 1  # [R] each row's last new cell, counted from the first new one
         row = torch.repeat_interleave(counts, output_size=len(tokens))  # [N]
         new = self._register(parent, last, row, counts)
         self.rows.index_add_(0, query, counts)
@@ -75,10 +77,10 @@ class Cells:
         return torch.arange(new.start, new.stop, device=tokens.device), state
 
     def _register(self, parent: Tensor, last: Tensor, row: Tensor, counts: Tensor) -> slice:
-        """Give the new cells their places, lengths and ancestors."""
+        """Enter the new cells with their lengths and ancestors."""
         start, stop = self.used, self.used + len(row)
         self._reserve(stop)
-        before = torch.where(parent >= 0, self.length[parent], 0)[row]  # [N] tokens read in earlier steps
+        before = self.length[parent].masked_fill(parent < 0, 0)[row]  # [N] tokens read in earlier steps
         first = (last - counts + 1 + start)[row]  # [N] the first new cell of the row
         place = torch.arange(self.ancestors.shape[1], device=row.device)  # [T]
         offset = place - before[:, None]  # [N, T] among the row's new cells
@@ -90,7 +92,7 @@ class Cells:
         return slice(start, stop)
 
     def _reserve(self, size: int) -> None:
-        """Make room for so many cells, doubling."""
+        """Make room for `size` cells; the room at least doubles when it grows."""
         room = len(self.length)
         if size <= room:
             return
@@ -110,18 +112,18 @@ class Cells:
         decoder = self.decoder
         length = self.length[new]
         past = self.ancestors[new, : int(length.max())]  # [N, T]
-        pad = None if self.batch == 1 else _Padding(query, self.batch)
+        block = None if self.batch == 1 else Block(query, self.batch)
         x = decoder.embedding[tokens]  # [N, D]
         if decoder.positions is not None:
             x = x + decoder.positions[length - 1]
         if decoder.first_norm is not None:
             x = decoder.first_norm(x)
         for number, layer in enumerate(decoder.layers):
-            x = self._layer(number, layer, x, new, past, pad)
+            x = self._layer(number, layer, x, new, past, block)
         return x if decoder.last_norm is None else decoder.last_norm(x)
 
     def _layer(
-        self, number: int, layer: Layer, x: Tensor, new: slice, past: Tensor, pad: "_Padding | None"
+        self, number: int, layer: Layer, x: Tensor, new: slice, past: Tensor, block: Block | None
     ) -> Tensor:
         decoder = self.decoder
         norm = layer.norms
@@ -133,7 +135,7 @@ class Cells:
             return layer.self_out(attend(query, keys, values, past, self.length[new], self.bias, scale))
 
         def cross(x: Tensor) -> Tensor:
-            return layer.cross_out(self._cross_attention(layer.cross_in(x), number, pad))
+            return layer.cross_out(self._cross_attention(layer.cross_in(x), number, block))
 
         def dense(x: Tensor) -> Tensor:
             up = layer.up(x)
@@ -146,10 +148,10 @@ class Cells:
             x = x + part(normalise(x)) if decoder.pre_norm else normalise(x + part(x))
         return x
 
-    def _cross_attention(self, query: Tensor, number: int, pad: "_Padding | None") -> Tensor:
+    def _cross_attention(self, query: Tensor, number: int, block: Block | None) -> Tensor:
         """[N, H·E] → [N, H·E]: each cell attends to the source tokens of its query."""
         keys, values = self.memory[number]
-        padded = query.unsqueeze(0) if pad is None else pad.spread(query)  # [B, R, H·E]
+        padded = query.unsqueeze(0) if block is None else block.spread(query)  # [B, R, H·E]
         mixed = F.scaled_dot_product_attention(
             padded.view(*padded.shape[:2], *self.split).transpose(1, 2),  # [B, H, R, E]
             keys,
@@ -158,30 +160,12 @@ class Cells:
             scale=self.decoder.attention_scale,
         )
         out = mixed.transpose(1, 2).flatten(2)  # [B, R, H·E]
-        return out[0] if pad is None else pad.collect(out)
-
-
-class _Padding:
-    """Rows of unequal numbers per query ↔ one block [B, most, ...]."""
-
-    def __init__(self, query: Tensor, batch: int) -> None:
-        per_query = torch.bincount(query, minlength=batch)  # [B]
-        self.batch, self.most = batch, int(per_query.max())
-        start = per_query.cumsum(0) - per_query
-        place = torch.arange(len(query), device=query.device) - start[query]
-        self.at = query * self.most + place  # [N]
-
-    def spread(self, x: Tensor) -> Tensor:
-        block = x.new_zeros(self.batch * self.most, x.shape[1])
-        return block.index_copy_(0, self.at, x).view(self.batch, self.most, -1)
-
-    def collect(self, block: Tensor) -> Tensor:
-        return block.reshape(self.batch * self.most, -1).index_select(0, self.at)
+        return out[0] if block is None else block.collect(out)
 
 
 def _bias_table(decoder: Decoder, longest: int) -> Tensor:
-    """What is added to an attention score by distance [longest, H]."""
+    """The bias added to attention scores by distance [longest, H]."""
     if decoder.distance_bias is None:
-        return torch.zeros(longest, decoder.heads, device=decoder.device)
+        return decoder.embedding.new_zeros(longest, decoder.heads)
     distance = torch.arange(longest, device=decoder.device).clamp_max(decoder.distance_bias.shape[1] - 1)
     return decoder.distance_bias[:, distance].T.contiguous()

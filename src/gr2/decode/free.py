@@ -1,10 +1,10 @@
-"""Encoder states become the likeliest token sequences: beam search without a trie, for docids yet to be.
+"""Encoder states → the likeliest token sequences, by beam search without a trie: proposals for new docids.
 
-The search is the one of transformers' `generate` with `early_stopping="never"`: at each step the best 2·beams
+The search is that of transformers' `generate` with `early_stopping="never"`: at each step the best 2·beams
 continuations of each text are ranked; those that end among the first `beams` are finished, and the best
-`beams` others go on, until no one that goes on can overtake the worst that is kept. This file knows no text.
+`beams` others continue, until none of them can overtake the worst finished one.
 
-Shapes: B texts, K beams, R rows (those that go on), V tokens.
+Shapes: B texts, K beams, R rows (live beams), M the most rows of a text, V tokens.
 """
 
 from collections.abc import Sequence
@@ -13,10 +13,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from gr2.decode.block import NOTHING, Block
 from gr2.decode.cells import Cells
-from gr2.decode.weights import Decoder
-
-NOTHING = -torch.inf
+from gr2.decode.decoder import Decoder
 
 
 @dataclass(frozen=True)
@@ -42,19 +41,21 @@ def free_beam(
     """The best sequences of each text, best first, at most `beams` of them.
 
     Args:
-        decoder: the weights.
-        states: [B, S, width] what it attends to, padded.
+        decoder: the weights; the search runs on their device.
+        states: [B, S, width] what the decoder attends to, padded.
         mask: [B, S] nonzero where there is a token.
         end: the token that ends a sequence.
-        beams: how many prefixes of a text go on.
-        longest: tokens of a sequence at most, without the end, which is all that may follow them.
+        beams: the number of prefixes of a text that continue after each step.
+        longest: the most tokens of a sequence, without the end.
         length_penalty: a score is the sum of log-probabilities divided by the length, end included, to this
             power.
-        never: tokens that are not written; their probability is lost, not shared out.
+        never: tokens that are never generated; their probability is not redistributed.
     """
     if beams < 1 or longest < 1:
         raise ValueError(f"expected at least 1 beam and 1 token, found {beams} and {longest}")
-    search = _Free(decoder, states, mask, end, beams, longest, length_penalty, list(never))
+    if not len(states):
+        return []
+    search = _Free(decoder, states, mask, end, beams, longest, length_penalty, never)
     for depth in range(longest + 1):
         if not search.step(depth):
             break
@@ -62,7 +63,7 @@ def free_beam(
 
 
 class _Free:
-    """One batch under way: the rows that go on, their tokens, and what is finished."""
+    """The state of one batch: live rows, their tokens, and the finished sequences."""
 
     def __init__(
         self,
@@ -73,24 +74,24 @@ class _Free:
         beams: int,
         longest: int,
         penalty: float,
-        never: list[int],
+        never: Sequence[int],
     ) -> None:
         self.decoder, self.end, self.beams, self.longest, self.penalty = decoder, end, beams, longest, penalty
-        self.never = never
-        self.cells = Cells(decoder, states.to(decoder.embedding), mask, longest + 1, keep=False)
-        batch = len(states)
-        self.text = torch.arange(batch)  # [R]
-        self.score = torch.zeros(batch)  # [R] sums of log-probabilities
-        self.cell = torch.full((batch,), -1)  # [R] the last one read
-        self.token = torch.full((batch,), decoder.start)  # [R] the next one to read
-        self.past: list[tuple[int, ...]] = [()] * batch  # of each row, `token` included but for the start
+        self.cells = Cells(decoder, states, mask, longest + 1, keep=False)
+        batch, device = len(states), decoder.device
+        self.never = torch.tensor(never, dtype=torch.long, device=device)
+        self.text = torch.arange(batch, device=device)  # [R]
+        self.score = torch.zeros(batch, device=device)  # [R] sums of log-probabilities
+        self.cell = torch.full((batch,), -1, device=device)  # [R] the last one read
+        self.token = torch.full((batch,), decoder.start, device=device)  # [R] the next one to read
+        self.past: list[tuple[int, ...]] = [()] * batch  # of each row, `token` included, the start not
         self.finished: list[list[Written]] = [[] for _ in range(batch)]
 
     def step(self, depth: int) -> bool:
-        """Read one token in each row; whether any goes on."""
+        """Read one token in each row; returns whether any row continues."""
         cells, state = self.cells.extend(self.text, self.cell, self.token, torch.ones_like(self.text))
         gain = torch.log_softmax(self.decoder.logits(state).float(), 1)  # [R, V]
-        gain[:, self.never] = NOTHING
+        gain.index_fill_(1, self.never, NOTHING)
         if depth == self.longest:  # only the end may follow
             ends = gain[:, self.end].clone()
             gain.fill_(NOTHING)[:, self.end] = ends
@@ -116,15 +117,10 @@ class _Free:
         """The best 2·beams continuations of each text [B, 2K]: value, row and token."""
         width = min(2 * self.beams, total.shape[1])
         best, token = total.topk(width, dim=1)  # [R, 2K] no text takes more of one row
-        batch = len(self.finished)
-        count = torch.bincount(self.text, minlength=batch)
-        place = torch.arange(len(self.text)) - (count.cumsum(0) - count)[self.text]
-        most = int(count.max())
-        block = torch.full((batch, most, width), NOTHING)
-        block[self.text, place] = best
-        value, at = block.flatten(1).topk(min(2 * self.beams, most * width), dim=1)
-        row = (count.cumsum(0) - count)[:, None] + at // width
-        row = row.clamp_max(len(self.text) - 1)
+        block = Block(self.text, len(self.finished))
+        each = block.spread(best, NOTHING).flatten(1)  # [B, M·2K]
+        value, at = each.topk(min(2 * self.beams, each.shape[1]), dim=1)
+        row = block.numbers().gather(1, at // width)
         return value, row, token[row, at % width]
 
     def _finish(self, text: int, one: Written) -> None:
@@ -134,7 +130,7 @@ class _Free:
         del done[self.beams :]
 
     def _useful(self, text: int, score: float, depth: int) -> bool:
-        """Whether a row can still be among the best: at its present score, ended as late as helps it."""
+        """Whether a row can still rank among the best: its present score at the most favourable length."""
         done = self.finished[text]
         if len(done) < self.beams:
             return True
@@ -142,9 +138,10 @@ class _Free:
         return bool(score / length**self.penalty >= done[-1].score)
 
     def _go_on(self, kept: list[tuple[int, int, float]], cells: Tensor) -> bool:
-        rows = torch.tensor([row for row, _, _ in kept], dtype=torch.long)
+        device = self.text.device
+        rows = torch.tensor([row for row, _, _ in kept], dtype=torch.long, device=device)
         self.text, self.cell = self.text[rows], cells[rows]
-        self.token = torch.tensor([token for _, token, _ in kept], dtype=torch.long)
-        self.score = torch.tensor([score for _, _, score in kept], dtype=torch.float32)
+        self.token = torch.tensor([token for _, token, _ in kept], dtype=torch.long, device=device)
+        self.score = torch.tensor([score for _, _, score in kept], dtype=torch.float32, device=device)
         self.past = [(*self.past[row], token) for row, token, _ in kept]
         return bool(kept)

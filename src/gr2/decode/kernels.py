@@ -1,9 +1,8 @@
-"""The parts of a step that torch does in many small operations, as one loop each on a CPU.
+"""The innermost operations of a decoding step: compiled loops for the CPU, torch for any other device.
 
-Attention to ancestors needs no gathered copy of keys and values, a root mean square no five passes, and the
-logits of a few children no copy of their rows of the output layer. Each exists twice, compiled for the CPU
-and in torch for any device; a test holds them against each other. What they save is a tenth of a step with
-8-bit weights. This file knows no model, no trie and no search.
+`rms_norm`, `pair_dots` and `attend` choose by the device and precision of their input. The loops avoid
+copies that torch would make: of the ancestors' keys and values, and of single rows of the output layer. They
+save a tenth of a step with 8-bit weights. `tests/decode/test_kernels.py` compares both forms.
 
 Shapes: N new cells, T tokens so far, H heads, E width of a head, D width, C pairs.
 """
@@ -19,17 +18,28 @@ from torch.nn import functional as F
 
 Floats = NDArray[np.float32]
 Ints = NDArray[np.int64]
+PAIRS = 8192
+"""Pairs of rows that `pair_dots_torch` copies at a time."""
 
 
 def compiled(x: Tensor) -> bool:
-    """Whether the compiled kernels can work on this tensor."""
+    """Whether the compiled loops can work on this tensor; otherwise torch does."""
     return x.device.type == "cpu" and x.dtype == torch.float32
 
 
 def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
     """``x / rms(x) · weight`` over the last dimension of [N, D]."""
-    if not compiled(x):
-        return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + eps) * weight
+    return (rms_norm_compiled if compiled(x) else rms_norm_torch)(x, weight, eps)
+
+
+def rms_norm_torch(x: Tensor, weight: Tensor, eps: float) -> Tensor:
+    """`rms_norm` on any device; half precision is squared in single precision, as transformers does."""
+    wide = x.float()
+    return (wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + eps)).to(x.dtype) * weight
+
+
+def rms_norm_compiled(x: Tensor, weight: Tensor, eps: float) -> Tensor:
+    """`rms_norm` on the CPU."""
     out = torch.empty_like(x)
     _rms_norm(x.numpy(), weight.numpy(), np.float32(eps), out.numpy())
     return out
@@ -37,11 +47,17 @@ def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
 
 def pair_dots(left: Tensor, at: Tensor, right: Tensor, to: Tensor) -> Tensor:
     """The dot product of row ``at[c]`` of `left` and row ``to[c]`` of `right` for each pair → [C]."""
-    if not compiled(left):
-        parts = [
-            (left[at[i : i + 8192]] * right[to[i : i + 8192]]).sum(1) for i in range(0, max(1, len(at)), 8192)
-        ]
-        return torch.cat(parts)
+    return (pair_dots_compiled if compiled(left) else pair_dots_torch)(left, at, right, to)
+
+
+def pair_dots_torch(left: Tensor, at: Tensor, right: Tensor, to: Tensor) -> Tensor:
+    """`pair_dots` on any device, a block of pairs at a time."""
+    starts = range(0, max(1, len(at)), PAIRS)
+    return torch.cat([(left[at[i : i + PAIRS]] * right[to[i : i + PAIRS]]).sum(1) for i in starts])
+
+
+def pair_dots_compiled(left: Tensor, at: Tensor, right: Tensor, to: Tensor) -> Tensor:
+    """`pair_dots` on the CPU."""
     out = left.new_empty(len(at))
     _pair_dots(left.detach().numpy(), at.numpy(), right.detach().numpy(), to.numpy(), out.numpy())
     return out
@@ -50,22 +66,48 @@ def pair_dots(left: Tensor, at: Tensor, right: Tensor, to: Tensor) -> Tensor:
 def attend(
     query: Tensor, keys: Tensor, values: Tensor, past: Tensor, length: Tensor, bias: Tensor, scale: float
 ) -> Tensor:
-    """Each cell attends to its ancestors and itself.
+    """Attention of each cell to its ancestors and itself.
 
     Args:
         query: [N, H·E].
-        keys: [cells, H·E] of all cells; `values` alike.
-        values: [cells, H·E].
-        past: [N, T] the ancestors of each cell, itself last; anything behind `length`.
-        length: [N] how many they are.
-        bias: [at least T, H] added by distance to the past.
-        scale: what dot products are multiplied by.
+        keys: [cells, H·E] of all cells.
+        values: [cells, H·E] of all cells.
+        past: [N, T] the ancestors of each cell, the cell itself last; entries from `length` on are ignored.
+        length: [N] the number of ancestors, the cell itself included.
+        bias: [at least T, H] added to the attention scores by distance.
+        scale: multiplies the dot products.
 
     Returns:
-        The mixed values [N, H·E].
+        The weighted sum of values [N, H·E].
     """
-    if not compiled(query):
-        return _attend_anywhere(query, keys, values, past, length, bias, scale)
+    chosen = attend_compiled if compiled(query) else attend_torch
+    return chosen(query, keys, values, past, length, bias, scale)
+
+
+def attend_torch(
+    query: Tensor, keys: Tensor, values: Tensor, past: Tensor, length: Tensor, bias: Tensor, scale: float
+) -> Tensor:
+    """`attend` on any device: keys and values of the ancestors are gathered, then attended to."""
+    cells, most = past.shape
+    heads = bias.shape[1]
+    distance = length[:, None] - 1 - torch.arange(most, device=past.device)  # [N, T]
+    hidden = distance < 0  # behind the cell
+    flat = past.masked_fill(hidden, 0).reshape(-1)
+    added = bias[distance.masked_fill(hidden, 0)].masked_fill(hidden[:, :, None], -torch.inf)  # [N, T, H]
+    mixed = F.scaled_dot_product_attention(
+        query.view(cells, 1, heads, -1).transpose(1, 2),  # [N, H, 1, E]
+        keys.index_select(0, flat).view(cells, most, heads, -1).transpose(1, 2),
+        values.index_select(0, flat).view(cells, most, heads, -1).transpose(1, 2),
+        attn_mask=added.transpose(1, 2).unsqueeze(2),
+        scale=scale,
+    )
+    return mixed.reshape(cells, -1)
+
+
+def attend_compiled(
+    query: Tensor, keys: Tensor, values: Tensor, past: Tensor, length: Tensor, bias: Tensor, scale: float
+) -> Tensor:
+    """`attend` on the CPU: keys and values are read where they are."""
     out = query.new_empty(query.shape)
     _attend(
         query.numpy(),
@@ -78,25 +120,6 @@ def attend(
         out.numpy(),
     )
     return out
-
-
-def _attend_anywhere(
-    query: Tensor, keys: Tensor, values: Tensor, past: Tensor, length: Tensor, bias: Tensor, scale: float
-) -> Tensor:
-    cells, most = past.shape
-    heads = bias.shape[1]
-    distance = length[:, None] - 1 - torch.arange(most, device=past.device)  # [N, T]
-    hidden = distance < 0  # not yet there
-    flat = past.masked_fill(hidden, 0).reshape(-1)
-    added = bias[distance.masked_fill(hidden, 0)].masked_fill(hidden[:, :, None], -torch.inf)  # [N, T, H]
-    mixed = F.scaled_dot_product_attention(
-        query.view(cells, 1, heads, -1).transpose(1, 2),  # [N, H, 1, E]
-        keys.index_select(0, flat).view(cells, most, heads, -1).transpose(1, 2),
-        values.index_select(0, flat).view(cells, most, heads, -1).transpose(1, 2),
-        attn_mask=added.transpose(1, 2).unsqueeze(2),
-        scale=scale,
-    )
-    return mixed.reshape(cells, -1)
 
 
 @njit(cache=True, nogil=True, fastmath=True)  # type: ignore[untyped-decorator, unused-ignore]

@@ -1,9 +1,8 @@
-"""A weight matrix becomes the fastest function this machine has for multiplying a few rows by it.
+"""A weight matrix → the fastest function on this machine that multiplies a few rows by it.
 
-A decoding step multiplies 1 to 20 rows per query, where an ordinary GEMM spends its time re-ordering the
-weights. So the weights are re-ordered once: for oneDNN (fp32, the same numbers up to rounding) or to 8-bit
-integers for FBGEMM (opt-in, scores move). Elsewhere, on a GPU for example, it is
-`torch.nn.functional.linear`. This file knows no layer, no token and no trie.
+A decoding step multiplies 1 to 20 rows per query, where an ordinary GEMM spends its time reordering the
+weights. So the weights are reordered once: for oneDNN (fp32, the same numbers up to rounding) or as 8-bit
+integers for FBGEMM (opt-in, scores change). On other devices it is `torch.nn.functional.linear`.
 
 Shapes: R rows, I inputs, O outputs.
 """
@@ -19,16 +18,16 @@ from torch.nn import functional as F
 Precision = Literal["fp32", "int8"]
 Multiply = Callable[[Tensor], Tensor]
 FEW = 128
-"""Up to so many rows weights packed beforehand win; above, the plain GEMM is as fast or faster."""
+"""Up to this many rows prepacked weights win; above, the plain GEMM is as fast or faster."""
 EXACT = 32
-"""One input in so many stays fp32 in an int8 product: those that are largest in this call."""
+"""One input in 32 stays fp32 in an int8 product: those that are largest in this call."""
 
 
 def linear(weight: Tensor, bias: Tensor | None = None, *, precision: Precision = "fp32") -> Multiply:
     """The map [R, I] → [R, O], ``x @ weight.T + bias``, prepared once for many calls with few rows.
 
     Args:
-        weight: [O, I]; used as it is where no better form exists, so it must not change afterwards.
+        weight: [O, I]; may be used without a copy, so it must not change afterwards.
         bias: [O] or None.
         precision: "fp32", or "int8": weights per output and inputs per call in 8 bits (CPU only).
     """
@@ -54,7 +53,7 @@ def _packed(weight: Tensor, bias: Tensor | None) -> Multiply | None:
         with torch.inference_mode(False), torch.no_grad():
             packed = pack(weight.contiguous(), FEW)
             multiply(weight[:1], packed, bias, "none", [], "")
-    except (AttributeError, RuntimeError):  # private operators: their absence is no error
+    except (AttributeError, RuntimeError):  # private operators, missing in some builds
         return None
 
     def few_rows(x: Tensor) -> Tensor:
@@ -69,9 +68,9 @@ def _packed(weight: Tensor, bias: Tensor | None) -> Multiply | None:
 def _int8(weight: Tensor, bias: Tensor | None) -> Multiply:
     """Weights rounded to 8 bits with one scale per output; inputs are rounded per call by the kernel.
 
-    A few inputs of a trained T5 are ten times larger than the rest; in the scale that they force on 8 bits
-    the others vanish, and 43 % of the top 20 with them. So the largest inputs of a call are multiplied in
-    fp32, as in LLM.int8 (Dettmers et al. 2022): 6 % are lost, for 30 % more time, 1.5 times faster than fp32.
+    A few inputs of a trained T5 are ten times larger than the rest. With one 8-bit scale for all inputs the
+    others are lost, and with them 43 % of the top 20. So the largest inputs of a call are multiplied in fp32,
+    as in LLM.int8 (Dettmers et al. 2022): 6 % are lost, at 30 % more time, still 1.5 times faster than fp32.
     """
     engines = [name for name in ("fbgemm", "qnnpack") if name in torch.backends.quantized.supported_engines]
     if weight.device.type != "cpu" or not engines:
@@ -81,7 +80,7 @@ def _int8(weight: Tensor, bias: Tensor | None) -> Multiply:
     try:
         torch.backends.quantized.engine = engines[0]
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # torch announces a successor of these types; it is slower here
+            warnings.simplefilter("ignore")  # torch recommends newer types, which are slower here
             zero = torch.zeros(len(weight), dtype=torch.long)
             rounded = torch.quantize_per_channel(weight.float(), scale, zero, 0, torch.qint8)
             packed = torch.ops.quantized.linear_prepack(rounded, bias)

@@ -1,6 +1,4 @@
-"""A trie becomes tensors on the decoder's device: what may follow many nodes, and what must.
-
-This file knows no model and no score.
+"""A trie as tensors on the decoder's device: children, parents and forced stretches of many nodes at once.
 
 Shapes: R nodes asked about, C children found.
 """
@@ -14,18 +12,19 @@ from numba import njit
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gr2.trie import Trie
+from gr2.docids.trie import Trie
 
 
 @dataclass(frozen=True)
 class Paths:
-    """The arrays of a trie as tensors, and the end of the forced stretch behind each node."""
+    """The arrays of a trie as tensors, and where the forced stretch below each node ends."""
 
     first: Tensor
     token: Tensor
     height: Tensor
+    parents: Tensor
     landing: Tensor
-    """[nodes] Going down from a node while there is exactly one child: a branching node or a leaf."""
+    """[nodes] The first node that does not have exactly one child, from the node itself on down."""
     leaf: Tensor
     leaf_docid: Tensor
 
@@ -47,17 +46,30 @@ class Paths:
         return self.leaf_docid[torch.searchsorted(self.leaf, leaves.int())].long()
 
     def label(self, nodes: Tensor, start: int) -> Tensor:
-        """The token that leads into each node; into the root it is the token decoding starts from."""
-        return torch.where(nodes > 0, self.token[nodes - 1].long(), start)
+        """The token of the edge into each node; for the root, the token that decoding starts from."""
+        return self.token[nodes - 1].long().masked_fill(nodes == 0, start)
 
     def parent(self, nodes: Tensor) -> Tensor:
-        """The parent of each node but the root."""
-        return torch.searchsorted(self.first, nodes.int() - 1, right=True) - 1
+        """The parent of each node; -1 for the root."""
+        return self.parents[nodes].long()
+
+    def towards(self, leaves: NDArray[np.int64]) -> Tensor:
+        """Which nodes lie on the paths from the root to these leaves [nodes]."""
+        kept = torch.zeros(len(self.parents), dtype=torch.bool, device=self.parents.device)
+        nodes = torch.from_numpy(leaves).to(kept.device)
+        while len(nodes):
+            kept[nodes] = True
+            nodes = torch.unique(self.parent(nodes[nodes > 0]))
+            nodes = nodes[~kept[nodes]]
+        return kept
 
     def stretch(self, top: Tensor, bottom: Tensor, most: int | None = None) -> tuple[Tensor, Tensor]:
-        """The nodes from `top` down to `bottom`, at most so many: (nodes, row after row; how many per row).
+        """The nodes from `top` [R] down to `bottom` [R], at most `most` per row.
 
-        Every node but the last must have one child. The loop runs over the length of the longest stretch.
+        Every node but the last of a row must have exactly one child.
+
+        Returns:
+            The nodes, row after row, and the number of nodes of each row [R].
         """
         columns, counts, node = [top], torch.ones_like(top), top
         walking = node != bottom
@@ -76,7 +88,7 @@ _KNOWN: WeakKeyDictionary[Trie, dict[torch.device, Paths]] = WeakKeyDictionary()
 
 
 def paths_of(trie: Trie, device: torch.device) -> Paths:
-    """The tensors of a trie, made once for each device (without a copy on the CPU)."""
+    """The tensors of a trie, made once per device; on the CPU they share the trie's memory."""
     known = _KNOWN.setdefault(trie, {})
     if device not in known:
         height = trie.height.astype(np.int32)
@@ -84,6 +96,7 @@ def paths_of(trie: Trie, device: torch.device) -> Paths:
             trie.first,
             trie.token,
             height,
+            trie.parents,
             _landing(trie.first),
             trie.leaf,
             trie.leaf_docid,
@@ -94,7 +107,7 @@ def paths_of(trie: Trie, device: torch.device) -> Paths:
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator, unused-ignore]
 def _landing(first: NDArray[np.int32]) -> NDArray[np.int32]:
-    """Children have higher numbers than their parent, so one pass from the end knows every stretch."""
+    """One pass from the last node to the first: children have higher numbers than their parent."""
     landing = np.arange(len(first) - 1).astype(np.int32)
     for node in range(len(landing) - 1, -1, -1):
         if first[node + 1] - first[node] == 1:

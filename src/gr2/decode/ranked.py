@@ -1,7 +1,4 @@
-"""What a search hands back: docid indices and scores of each query, and what they cost.
-
-This file knows no model and no trie.
-"""
+"""The result of a search: docid indices and scores of each query, and what they cost."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -27,18 +24,18 @@ class Ranked:
     """
 
     offsets: NDArray[np.int64]
-    """[B + 1] Where the docids of each query begin and end."""
+    """[B + 1] Where the docids of each query start and end."""
     docids: NDArray[np.int64]
     """[found] docid indices of the trie."""
     scores: NDArray[np.float32]
-    """[found] log-probabilities (divided by length where a length penalty was asked for); equal scores stand
-    in the order of their docid indices."""
+    """[found] log-probabilities (divided by a power of the length if a length penalty was given); ties are
+    ordered by docid index."""
     proven: NDArray[np.bool_]
-    """[B] True: no docid outside the list has a better score. False: not known."""
+    """[B] True: no allowed docid outside the list has a better score. False: not known."""
     rows: NDArray[np.int64]
-    """[B] How many tokens the decoder read for the query: what the search cost, whatever the machine."""
+    """[B] The number of tokens that the decoder read for the query: the cost of the search on any machine."""
     vectors: Tensor | None = None
-    """[found, width] the representations of the docids, where a projection was given."""
+    """[found, width] the representations of the docids on the decoder's device, if `project` was given."""
 
     @classmethod
     def of_nothing(cls) -> "Ranked":

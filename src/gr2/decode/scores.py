@@ -1,9 +1,9 @@
-"""Decoder states become log-probabilities of the children of trie nodes.
+"""Decoder states → log-probabilities of the children of trie nodes.
 
-Two normalisers: `vocabulary` divides by the sum over all tokens the model knows (transformers, the paper),
-`trie` by the sum over the children alone, so that all probability lies on docids and a single child is
-certain. Only the second needs no output layer over the vocabulary, and only there can a prior of the children
-join the logits. This file knows no search and no layer.
+There are two normalisers. `vocabulary` is the softmax over all tokens (transformers, the paper). `trie` is
+the softmax over a node's children: all probability lies on docids, a single child is certain, and only the
+children's rows of the output layer are needed. Only with `trie` can a prior over the children be added to
+their logits.
 
 Shapes: B queries, R rows, C children of all rows, D width, V vocabulary, K scores of a prior.
 """
@@ -14,41 +14,48 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from gr2.decode.decoder import Decoder
 from gr2.decode.kernels import pair_dots
 from gr2.decode.paths import Paths
-from gr2.decode.weights import Decoder
 
 Normaliser = Literal["vocabulary", "trie"]
 CHUNK = 128
-"""Rows whose logits over the vocabulary exist at a time: the prepared output layer is fastest there."""
+"""Rows per product with the whole output layer: the prepacked one is fastest at this size."""
 WIDE = 1024
-"""With more children than this the whole output layer is cheaper than single rows of it."""
+"""With more children than this, the whole output layer is cheaper than single rows of it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class NodePrior:
-    """A score for each (query, child), added to the child's logit: the logsumexp of a range of scores.
+    """Scores of nodes that are added to the decoder's logits, by query.
 
-    The ranges of a node's children lie side by side and make up the node's own. A child with an empty range
-    gets 0.
+    A node's score is the logsumexp of a range of K scores, 0 if the range is empty. The ranges of a node's
+    children are adjacent and together are the node's range.
     """
 
     low: Tensor
-    """[nodes] Where the range of each node begins."""
+    """[nodes] The first score of each node's range."""
     high: Tensor
-    """[nodes] Where it ends."""
+    """[nodes] The end of the range, exclusive."""
     scores: Tensor
-    """[B, K] The scores of each query of the batch."""
+    """[B, K] The scores for each query of the batch."""
+
+    def to(self, device: torch.device) -> "NodePrior":
+        """The same prior on a device."""
+        if self.low.device == self.high.device == self.scores.device == device:
+            return self
+        return NodePrior(low=self.low.to(device), high=self.high.to(device), scores=self.scores.to(device))
 
     def score(self, query: Tensor, child: Tensor) -> Tensor:
         """The score [C] of each child node [C] for its query [C]; gradients flow to `scores`."""
-        low, count = self.low[child].long(), (self.high - self.low)[child].long()  # [C]
-        pair = torch.repeat_interleave(count)  # [E] one for each score of each range
+        low = self.low[child].long()  # [C]
+        count = self.high[child].long() - low  # [C]
+        pair = torch.repeat_interleave(count)  # [E] the child of each score of each range
         begin = count.cumsum(0) - count
         column = torch.arange(len(pair), device=pair.device) - (begin - low)[pair]
         value = self.scores.flatten().index_select(0, query[pair] * self.scores.shape[1] + column)
         total = segment_logsumexp(value, pair, len(child))
-        return torch.where(count > 0, total, 0.0)
+        return total.masked_fill(count == 0, 0.0)
 
 
 def child_scores(
@@ -67,7 +74,7 @@ def child_scores(
         paths: the trie.
         states: [R, D] the decoder state of each row.
         query: [R] the query of each row.
-        nodes: [R] the node where each row stands.
+        nodes: [R] the node of each row.
         normaliser: "vocabulary" or "trie".
         prior: added to the logits (trie normaliser only).
 
@@ -77,7 +84,7 @@ def child_scores(
     row, token, child = paths.children(nodes)
     if normaliser == "vocabulary":
         return row, child, _over_vocabulary(decoder, states, row, token).clamp_max_(0.0)
-    logits = _of_children(decoder, states, row, token, paths.count(nodes))
+    logits = _of_children(decoder, states, row, token, paths.count(nodes)).float()
     if prior is not None:
         logits = logits + prior.score(query[row], child)
     total = segment_logsumexp(logits, row, len(nodes))
@@ -85,7 +92,7 @@ def child_scores(
 
 
 def segment_logsumexp(values: Tensor, segment: Tensor, segments: int) -> Tensor:
-    """Logsumexp of the values [C] of each segment → [segments]; -inf where there is nothing above it."""
+    """Logsumexp of the values [C] of each segment → [segments]; -inf for one without finite values."""
     most = values.new_full((segments,), -torch.inf).scatter_reduce_(0, segment, values.detach(), "amax")
     safe = most.clamp_min(torch.finfo(values.dtype).min)  # -inf minus -inf would be NaN
     total = values.new_zeros(segments).index_add(0, segment, (values - safe[segment]).exp())
@@ -96,22 +103,22 @@ def _over_vocabulary(decoder: Decoder, states: Tensor, row: Tensor, token: Tenso
     """The log-probabilities of the children [C], normalised over the vocabulary.
 
     log_softmax and not logsumexp: the latter takes ten times longer where logits differ by more than 87,
-    because it sums numbers too small for float32's fast arithmetic.
+    because it sums denormal numbers.
     """
     if len(states) <= CHUNK:
-        return decoder.logits(states).log_softmax(1)[row, token]
+        return decoder.logits(states).float().log_softmax(1)[row, token]
     starts = range(0, len(states), CHUNK)
     edges = torch.searchsorted(row, torch.tensor([*starts, len(states)], device=row.device)).tolist()
     parts = []
     for number, start in enumerate(starts):
-        logp = decoder.logits(states[start : start + CHUNK]).log_softmax(1)  # [CHUNK, V]
+        logp = decoder.logits(states[start : start + CHUNK]).float().log_softmax(1)  # [CHUNK, V]
         part = slice(edges[number], edges[number + 1])
         parts.append(logp[row[part] - start, token[part]])
     return torch.cat(parts)
 
 
 def _of_children(decoder: Decoder, states: Tensor, row: Tensor, token: Tensor, count: Tensor) -> Tensor:
-    """The logits of the children alone [C]: single rows of the output layer, or all where there are many."""
+    """The logits of the children alone [C]: by single rows of the output layer, or by all for wide nodes."""
     wide = count > WIDE  # [R]
     if not bool(wide.any()):
         return _rows_of_head(decoder, states, row, token)

@@ -1,29 +1,27 @@
-"""What beam and exact search share: checked input, finished docids, and the ranking they become.
-
-This file knows no layer and no order of search.
+"""What beam and exact search share: input checks, the decoder's step, finished docids and their ranking.
 
 Shapes: B queries, N entries, K places per query, T tokens, D width.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from gr2.decode.block import NOTHING, Block
 from gr2.decode.cells import Cells
+from gr2.decode.decoder import Decoder
 from gr2.decode.paths import Paths, paths_of
 from gr2.decode.ranked import Ranked
 from gr2.decode.scores import NodePrior, Normaliser, child_scores
-from gr2.decode.weights import Decoder
-from gr2.trie import Trie
+from gr2.docids.trie import Trie
 
 Project = Callable[[Tensor], Tensor]
-NOTHING = -torch.inf
 
 
 class Search:
-    """One batch of queries under way: the decoder's memory, the trie, and the docids finished so far."""
+    """The state of one batch of queries: the cells read, the trie, and the docids finished so far."""
 
     def __init__(
         self,
@@ -38,23 +36,43 @@ class Search:
         length_penalty: float,
         prior: NodePrior | None,
         project: Project | None,
+        allowed: Sequence[int] | None,
     ) -> None:
-        """Check everything before the first multiplication; see `beam` for the arguments."""
+        """Check the input and encode it for the decoder.
+
+        Args:
+            decoder: as in `beam`, like every argument but `places`.
+            trie: the docids.
+            states: [B, S, width].
+            mask: [B, S].
+            places: the number of finished docids that are kept for each query, at least `k`.
+            k: the number of docids to return for each query.
+            normaliser: "vocabulary" or "trie".
+            length_penalty: the power of the length that scores are divided by.
+            prior: added to the logits of children.
+            project: asks for `Ranked.vectors`.
+            allowed: the docids that may be returned.
+        """
         _check(trie, states, mask, normaliser, prior)
-        self.decoder, self.normaliser, self.prior = decoder, normaliser, prior
+        self.decoder, self.normaliser = decoder, normaliser
+        self.prior = None if prior is None else prior.to(decoder.device)
         self.penalty, self.k, self.project = length_penalty, k, project
         self.paths: Paths = paths_of(trie, decoder.device)
+        self.kept = None if allowed is None else self.paths.towards(trie.leaf_of(allowed))  # [nodes]
         self.batch = len(states)
         self.tallest = int(trie.height[0])
-        states = states.to(decoder.embedding)  # device and precision
-        mask = mask.to(decoder.device)
         self.cells = Cells(decoder, states, mask, self.tallest, keep=project is not None)
         self.pool = Pool(self.batch, places, decoder.device)
+
+    def queries(self) -> Tensor:
+        """The queries to search for: all of the batch, or none if no docid is allowed."""
+        count = 0 if self.kept is not None and not bool(self.kept[0]) else self.batch
+        return torch.arange(count, device=self.decoder.device)
 
     def expand(
         self, query: Tensor, cell: Tensor, top: Tensor, node: Tensor
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Read the tokens from `top` to `node` behind `cell`, and score the children of `node`.
+        """Read the tokens from `top` to `node` after `cell`, and score the children of `node`.
 
         Returns:
             The last cell of each row [R]; then row, child and log-probability of each child [C].
@@ -65,25 +83,39 @@ class Search:
         return cells[last], *self.score(state[last], query, node)
 
     def read(self, query: Tensor, cell: Tensor, nodes: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
-        """Read the tokens into nodes [N], `counts` of them per row [R]: their cells [N] and states [N, D]."""
+        """Read the tokens of nodes [N], `counts` [R] per row, after `cell` → cells [N] and states [N, D]."""
         return self.cells.extend(query, cell, self.paths.label(nodes, self.decoder.start), counts)
 
     def score(self, state: Tensor, query: Tensor, node: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Row, child and log-probability of each child [C] of the nodes [R] with these states [R, D]."""
-        return child_scores(self.decoder, self.paths, state, query, node, self.normaliser, self.prior)
+        """Row, child and log-probability of each allowed child [C] of nodes [R] with states [R, D].
+
+        A filter narrows what may be returned, not what is normalised over: the other children are scored
+        too, then dropped. So a docid's score does not depend on the filter.
+        """
+        row, child, gain = child_scores(
+            self.decoder, self.paths, state, query, node, self.normaliser, self.prior
+        )
+        if self.kept is None:
+            return row, child, gain
+        kept = self.kept[child]
+        return row[kept], child[kept], gain[kept]
 
     def final(self, score: Tensor, length: Tensor | int) -> Tensor:
-        """The score of a finished docid of so many tokens, its end included, as transformers computes it."""
+        """The score of a finished docid with `length` tokens, end included, as transformers computes it."""
         return score if self.penalty == 0 else score / length**self.penalty
 
     def bound(self, score: Tensor, depth: Tensor | int, node: Tensor) -> Tensor:
-        """The best final score below a node: log-probabilities only fall, and a penalty favours one end."""
+        """An upper bound of the final scores below a node.
+
+        Log-probabilities are at most 0. A length penalty above 0 favours the longest docid below the node,
+        one below 0 the shortest.
+        """
         if self.penalty == 0:
             return score
         return self.final(score, depth + self.paths.height[node] if self.penalty > 0 else depth + 1)
 
     def ranked(self, proven: Tensor) -> Ranked:
-        """Order what was finished and add representations, if asked for."""
+        """The finished docids on the host, with representations if asked for."""
         pool, k = self.pool, self.k
         real = pool.score[:, :k] > NOTHING  # [B, k]
         query = torch.nonzero(real)[:, 0]
@@ -102,9 +134,9 @@ class Search:
         )
 
     def _represent(self, query: Tensor, cell: Tensor, top: Tensor, leaf: Tensor) -> Tensor:
-        """Mean of `project` over the states that read a docid's tokens, without start and end [N, width].
+        """The mean of `project` over the states of a docid's tokens, without start and end [N, width].
 
-        A forced stretch that the search skipped is read now; everything else is already there.
+        Forced stretches that the search skipped are read now; all other states exist already.
         """
         assert self.project is not None and self.cells.states is not None
         behind = torch.nonzero(top != leaf)[:, 0]
@@ -125,7 +157,7 @@ class Pool:
     """The best finished docids of each query, best first; equal scores by docid index."""
 
     def __init__(self, batch: int, places: int, device: torch.device) -> None:
-        """Begin with nothing: every score is -inf."""
+        """Start empty: every score is -inf."""
         self.places = places
         self.score = torch.full((batch, places), NOTHING, device=device)
         self.docid, self.leaf, self.top, self.cell = (
@@ -135,7 +167,7 @@ class Pool:
     def add(
         self, query: Tensor, score: Tensor, docid: Tensor, leaf: Tensor, top: Tensor, cell: Tensor
     ) -> None:
-        """Merge finished docids, each [N] and sorted by query; `top` is the node entered behind `cell`."""
+        """Merge finished docids, each [N] and sorted by query; `top` is the node entered after `cell`."""
         if not len(query):
             return
         block = Block(query, len(self.score))
@@ -155,31 +187,9 @@ class Pool:
         return self.score[:, k - 1]
 
 
-class Block:
-    """Entries of unequal numbers per query, sorted by query → one block [B, most]."""
-
-    def __init__(self, query: Tensor, batch: int) -> None:
-        """Find the place of each entry [N] among those of its query."""
-        count = torch.bincount(query, minlength=batch)  # [B]
-        self.shape = (batch, int(count.max()))
-        place = torch.arange(len(query), device=query.device) - (count.cumsum(0) - count)[query]
-        self.at = query * self.shape[1] + place  # [N]
-
-    def spread(self, values: Tensor, empty: float) -> Tensor:
-        """The values [N] in their places [B, most]."""
-        block = values.new_full((self.shape[0] * self.shape[1],), empty)
-        return block.index_copy_(0, self.at, values).view(self.shape)
-
-    def best(self, values: Tensor, most: int) -> tuple[Tensor, Tensor]:
-        """The highest values of each query [B, most] and which entry each is; -inf where there is none."""
-        top, at = self.spread(values, NOTHING).topk(min(most, self.shape[1]), dim=1)
-        entry = self.spread(torch.arange(len(values), device=values.device), 0)
-        return top, entry.gather(1, at)
-
-
 def _check(trie: Trie, states: Tensor, mask: Tensor, normaliser: Normaliser, prior: NodePrior | None) -> None:
     if not len(trie):
-        raise ValueError("the trie holds no docid, so there is nothing to decode")
+        raise ValueError("the trie holds no docid: there is nothing to search")
     if states.ndim != 3 or mask.shape != states.shape[:2]:
         raise ValueError(
             "expected encoder states [B, S, width] and a mask [B, S], "
@@ -187,18 +197,18 @@ def _check(trie: Trie, states: Tensor, mask: Tensor, normaliser: Normaliser, pri
         )
     empty = torch.nonzero(~mask.bool().any(1))[:, 0].tolist()
     if empty:
-        raise ValueError(f"query {empty[0]} of the batch has no token: its row of the encoder mask is empty")
+        raise ValueError(f"query {empty[0]} of the batch has no token: its row of the encoder mask is all 0")
     if normaliser not in ("vocabulary", "trie"):
         raise ValueError(f"normaliser must be 'vocabulary' or 'trie', not {normaliser!r}")
     if prior is not None and normaliser != "trie":
-        raise ValueError("a node prior joins the softmax over a node's children: it needs normaliser='trie'")
+        raise ValueError("a node prior is added to the logits of children: it needs normaliser='trie'")
     if prior is not None and len(prior.scores) != len(states):
         raise ValueError(
-            f"the node prior has scores of {len(prior.scores)} queries for {len(states)} queries"
+            f"the node prior has scores of {len(prior.scores)} queries for {len(states)} queries in the batch"
         )
     if prior is not None and len(prior.low) != trie.nodes:
-        raise ValueError(f"the node prior knows {len(prior.low)} nodes; the trie has {trie.nodes}")
+        raise ValueError(f"the node prior covers {len(prior.low)} nodes; the trie has {trie.nodes}")
     if prior is not None and int(prior.high.max()) > prior.scores.shape[1]:
         raise ValueError(
-            f"the node prior has {prior.scores.shape[1]} scores of a query and names {prior.high.max()}"
+            f"the node prior has {prior.scores.shape[1]} scores of a query; its nodes need {prior.high.max()}"
         )

@@ -1,8 +1,8 @@
-"""Prefixes with one docid left become finished docids, many tokens at a time.
+"""Prefixes of a single docid → finished docids, many tokens at a time.
 
-With the vocabulary normaliser even a forced token has its price. But what follows it is known, so a row need
-not wait for one token before it reads the next: a few long stretches fill a multiplication as well as many
-beams do. This file knows no layer and no vocabulary.
+With the vocabulary normaliser even a forced token has a probability below 1, so it must be read. But the
+tokens are known beforehand and are read together: a few long stretches fill a matrix product as well as many
+beams do.
 
 Shapes: R rows, N tokens read.
 """
@@ -13,21 +13,21 @@ from torch import Tensor
 from gr2.decode.search import Search
 
 FULL = 64
-"""Tokens per pass: beyond, a pass costs in proportion, and reading on in rows that fall behind is waste."""
+"""Tokens per pass: with more, a pass costs in proportion and reads on in rows that fall behind."""
 
 
 def read_tails(search: Search, tails: list[tuple[Tensor, ...]]) -> None:
-    """Read forced rows to their ends, unless they fall behind the k-th finished docid.
+    """Read forced rows to their ends, or until they fall behind the k-th finished docid.
 
     Args:
-        search: the batch; its finished docids grow.
-        tails: groups of rows: query, node, score, last cell read and tokens above the node, each [R].
+        search: the batch; finished docids are added to its pool.
+        tails: groups of rows: query, node, score, last cell read, and depth of the node, each [R].
     """
     if not tails:
         return
     query, node, score, cell, depth = (torch.cat(arrays) for arrays in zip(*tails, strict=True))
     paths = search.paths
-    final_read = paths.parent(paths.landing[node])  # [R] behind it there is only the end
+    final_read = paths.parent(paths.landing[node])  # [R] only the end follows it
     order = query.argsort(stable=True)
     while len(order):
         query, node, score, cell, depth, final_read = (

@@ -1,21 +1,21 @@
-"""Codes ↔ text: docids such as `3-17-4`, position by position, and the numbers that keep them apart.
+"""Codes ↔ text: docids such as `3-17-4`, and the numbers that make them unique.
 
-Each place of a docid has codes of its own (place 0: 0 to k - 1, place 1: k to 2k - 1, ...), so that a token
-says where it stands (NCI's position-aware tokens). A number behind the codes, given by the clash rule, is
-written in decimal digits, which are ten more codes at the end. This file knows no vectors and no model.
+Each position of a docid has its own codes (position 0: 0 to k - 1, position 1: k to 2k - 1, ...), so a token
+determines its position (NCI's position-aware tokens). A number appended by the clash rule is written in
+decimal digits, which are ten more codes after all others.
 """
 
 import re
 from collections.abc import Sequence
 
-from gr2.docids import Tokenise
+from gr2.docids.docids import Tokenise
 
 DIGITS = 10
 CODES = re.compile(r"[0-9]+(-[0-9]+)*( [0-9]+)?")
 
 
 def written(codes: Sequence[int]) -> str:
-    """Codes as the text of a docid.
+    """The text of a docid made of codes.
 
     >>> written([3, 17, 4])
     '3-17-4'
@@ -24,7 +24,7 @@ def written(codes: Sequence[int]) -> str:
 
 
 def code_tokeniser(sizes: Sequence[int]) -> Tokenise:
-    """Read docids whose place i has `sizes[i]` codes.
+    """A tokenizer for docids whose position i has `sizes[i]` codes.
 
     >>> code_tokeniser([10, 20])(["3-17", "3-17 2"])
     [[3, 27], [3, 27, 32]]
@@ -35,7 +35,7 @@ def code_tokeniser(sizes: Sequence[int]) -> Tokenise:
         path, _, number = text.partition(" ")
         if not CODES.fullmatch(text):
             raise ValueError(
-                f"expected codes such as 3-17-4, and perhaps a number behind them, found {text!r}"
+                f"expected codes such as 3-17-4, optionally followed by a number, found {text!r}"
             )
         codes = [int(code) for code in path.split("-")]
         if len(codes) > len(sizes) or any(not 0 <= c < n for c, n in zip(codes, sizes, strict=False)):
@@ -47,5 +47,5 @@ def code_tokeniser(sizes: Sequence[int]) -> Tokenise:
 
 
 def count(sizes: Sequence[int]) -> int:
-    """How many codes there are, digits included."""
+    """The number of different codes, digits included."""
     return sum(sizes) + DIGITS

@@ -1,7 +1,7 @@
 """A trained model and its collection → report.html and report.md in the model's folder.
 
-`write_report` measures (`evidence`), puts it into words (`sections`) and lays it out (`layout`, `draw`). The
-page asks nothing of the network and can be sent to somebody.
+`write_report` measures (`evidence`), describes the results (`sections`) and lays them out (`layout`, `draw`).
+The page is self-contained, so it can be sent as a single file.
 """
 
 from collections.abc import Mapping, Sequence
@@ -9,14 +9,12 @@ from pathlib import Path
 
 import numpy as np
 
-from gr2.baselines.controls import neighbours, popularity
-from gr2.baselines.sparse import BM25, BM25Config
-from gr2.compare import Comparison, compare
-from gr2.data import Collection
-from gr2.docids.report import health
-from gr2.embed import Encoder
-from gr2.measures import Convention, evaluate
-from gr2.model import GR2
+from gr2.data.collection import Collection
+from gr2.data.runs import Run
+from gr2.evaluate.measures import Convention, evaluate
+from gr2.evaluate.significance import Comparison, compare
+from gr2.model.encoder import Encoder
+from gr2.model.gr2 import GR2
 from gr2.report import sections as about
 from gr2.report.evidence import (
     DEPTH,
@@ -31,33 +29,26 @@ from gr2.report.evidence import (
     telling_query,
 )
 from gr2.report.layout import Section, as_html, as_markdown
-from gr2.runs import Run
-from gr2.store import extended_folder, write_text
+from gr2.schemes.health import health
+from gr2.store import Workspace, extended_folder, write_text
 
 OURS = "GR²"
-SETTINGS = (BM25Config(), BM25Config(k1=1.5, b=0.75))
+"""The full model in tables; a variant has its own name."""
 MEASURES = ("nDCG@5", "nDCG@20", "P@20", "ERR@20", "Hits@1", "Hits@10")
 TIMED = 20
-"""Queries whose time is taken."""
-
-
-def rivals(collection: Collection, split: str) -> list[Run]:
-    """What any model is measured against: BM25 at two settings, and the controls."""
-    queries = {qid: collection.queries[qid] for qid in collection.split(split)}
-    runs = [
-        BM25.index(collection.documents, c).search(queries, 100, name=f"BM25 k1={c.k1:g} b={c.b:g}")
-        for c in SETTINGS
-    ]
-    if "train" in collection.qrels:
-        train = collection.split("train")
-        runs += [popularity(train, queries), neighbours(train, collection.queries, queries)]
-    return runs
+"""Number of queries whose search is timed."""
 
 
 def compared(collection: Collection, split: str, runs: Sequence[Run]) -> Comparison:
-    """All systems on the queries of a split, by the paper's conventions."""
-    convention = Convention(gain="exponential", max_grade=max(4, collection.grades))
+    """All systems compared on the queries of a split, with the paper's measures and conventions."""
+    convention = Convention.for_grades(collection.grades, gain="exponential")
     return compare([evaluate(run, collection.split(split), MEASURES, convention) for run in runs])
+
+
+def label_of(model: GR2) -> str:
+    """What a model is called in tables: GR², or its variant."""
+    variant = model.provenance.get("training", {}).get("variant", "gr2")
+    return OURS if variant == "gr2" else str(variant)
 
 
 def write_report(
@@ -66,22 +57,22 @@ def write_report(
     """Write the report of a model into its folder; returns the comparison, None without judged queries.
 
     Args:
-        folder: of a model that `learn` wrote; its log is read from FOLDER.training.
-        collection: what it was trained on.
-        others: runs on the split to compare with, from `rivals` for instance.
-        split: of the queries to measure on.
+        folder: a model folder written by `fit`; the training log is read from FOLDER.training.
+        collection: the collection that the model was trained on.
+        others: runs on the split to compare with, such as those of `baseline_runs`.
+        split: the split of the queries to evaluate on.
     """
     model = GR2.from_pretrained(folder)
     found = [
         about.collection_section(collection, split),
         about.docid_section(health(model.docids, collection, sample=1000)),
-        about.training_section(loss_curves(folder.with_name(folder.name + ".training"))),
+        about.training_section(loss_curves(Workspace(folder).training)),
     ]
     comparison = None
     if collection.qrels.get(split):
         comparison, more = _judged(model, collection, others, split)
         found += more
-    title = f"GR² on {collection.name}"
+    title = f"{label_of(model)} on {collection.name}"
     with extended_folder(folder) as temporary:
         write_text(temporary / "report.html", as_html(title, found))
         write_text(temporary / "report.md", as_markdown(title, found))
@@ -93,35 +84,39 @@ def _judged(
 ) -> tuple[Comparison, list[Section]]:
     qrels = collection.split(split)
     queries = {qid: collection.queries[qid] for qid in qrels}
-    run = model.search(queries, DEPTH, name=OURS)
+    ours = label_of(model)
+    run = model.search_many(queries, DEPTH, name=ours)
     comparison = compared(collection, split, [*others, run])
     values = comparison.evaluations[-1].values["nDCG@20"]
     docids = dict(zip(model.docids.docnos, model.docids.texts, strict=True))
     recalls = {one.name: recall_by_grade(one, qrels) for one in [*others, run]}
-    told = telling_query(qrels)
-    groups, how = graded_groups(model, collection, told, split)
+    example = telling_query(qrels)
+    groups, method = graded_groups(model, collection, example, split)
     return comparison, [
-        about.quality_section(comparison, OURS),
+        about.quality_section(comparison, ours),
         about.recall_section({**recalls, "best possible": possible_recall(qrels)}),
         about.queries_section(collection, qrels, run, values, docids),
-        about.space_section(groups, how, queries[told]),
+        about.space_section(groups, method, queries[example]),
         about.reliability_section(reliability(run, qrels)),
         about.cost_section(_costs(model, collection, list(queries.values())[:TIMED])),
     ]
 
 
 def _costs(model: GR2, collection: Collection, texts: Sequence[str]) -> Mapping[str, Cost]:
-    """Ours beside a dense index of the same encoder: a vector for each document, searched one by one."""
+    """GR² and a dense index with the same encoder: one vector per document, one query at a time."""
     encoder = model.network.encoder
     fixed = sum(value.nbytes for value in encoder.state_dict().values())
     read = Encoder("own", encoder, model.tokenizer)
     shape = (len(collection.docnos), read.width)
-    vectors = np.random.default_rng(0).standard_normal(shape).astype(np.float32)  # their values cost nothing
+    # Random vectors: their values do not affect the cost.
+    vectors = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
 
     def dense(text: str) -> None:
         np.argpartition(-(vectors @ read.encode([text])[0]), min(DEPTH, len(vectors) - 1))
 
     return {
-        OURS: cost_of_model(model, texts),
-        "dense index, one vector a document": Cost(median_milliseconds(dense, texts), fixed, vectors.nbytes),
+        label_of(model): cost_of_model(model, texts),
+        "dense index, one vector per document": Cost(
+            median_milliseconds(dense, texts), fixed, vectors.nbytes
+        ),
     }

@@ -1,4 +1,4 @@
-"""Numbers → small SVG pictures that need nothing from outside; colours come from the page's style sheet."""
+"""Numbers → small self-contained SVG charts; colours come from the page's style sheet."""
 
 from collections.abc import Mapping, Sequence
 from html import escape
@@ -6,12 +6,12 @@ from math import ceil, floor, log10
 
 WIDTH, HEIGHT, LEFT, BOTTOM, EDGE = 560, 240, 52, 34, 10
 LEGEND = 150
-"""What a picture with a legend is wider, so that nothing lies under it."""
+"""Extra width of a chart with a legend, so that the legend covers nothing."""
 Points = Sequence[tuple[float, float]]
 
 
 def lines(curves: Mapping[str, Points], x: str, y: str) -> str:
-    """Curves over each other, with a legend."""
+    """A line chart of several curves, with a legend."""
     xs, ys = _spans([point for points in curves.values() for point in points])
     parts = [_axes(xs, ys, x, y)]
     for number, (name, points) in enumerate(curves.items()):
@@ -22,11 +22,11 @@ def lines(curves: Mapping[str, Points], x: str, y: str) -> str:
 
 
 def dots(groups: Mapping[str, Points], title: str) -> str:
-    """Points in a plane without units, a colour for each group."""
+    """A scatter plot without axes, with one colour per group."""
     xs, ys = _spans([point for points in groups.values() for point in points])
     parts = []
     for number, (name, points) in enumerate(groups.items()):
-        size = 4 if number else 7  # the first group is the one that all others are seen from
+        size = 4 if number else 7  # the first group is the point of reference
         parts += [
             f'<circle class="d{number % 6}" cx="{_x(a, xs):.1f}" cy="{_y(b, ys):.1f}" r="{size}">'
             f"<title>{escape(name)}</title></circle>"
@@ -37,7 +37,7 @@ def dots(groups: Mapping[str, Points], title: str) -> str:
 
 
 def bars(values: Sequence[tuple[str, float]], y: str) -> str:
-    """A bar for each named value, with the value above it."""
+    """A bar chart with the value above each bar."""
     ys = (0.0, max([*(value for _, value in values), 1e-9]))
     parts, step = [_axes((0.0, 1.0), ys, "", y, ticks=False)], (WIDTH - LEFT - EDGE) / max(1, len(values))
     for number, (name, value) in enumerate(values):
@@ -93,7 +93,7 @@ def _spans(points: Points) -> tuple[tuple[float, float], tuple[float, float]]:
 
 
 def _round(low: float, high: float, about: int = 4) -> list[float]:
-    """A few round numbers between two.
+    """A few round numbers between `low` and `high`, for axis ticks.
 
     >>> _round(0.0, 1.0)
     [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]

@@ -1,7 +1,4 @@
-"""A trained model, its collection and its training log → what a report says, as plain numbers.
-
-Everything is measured here and nothing is laid out: `sections` puts it into words.
-"""
+"""A trained model, its collection and its training log → the results of a report; `sections` shows them."""
 
 import json
 import time
@@ -14,12 +11,13 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from gr2.data import Collection, Qrels
-from gr2.embed import Vectors
-from gr2.geometry import representations
-from gr2.model import GR2
-from gr2.runs import Run
-from gr2.serve.engine import Asked, Engine
+from gr2.data.collection import Collection, Qrels
+from gr2.data.runs import Run
+from gr2.experiments.geometry import representations
+from gr2.model.encoder import Vectors
+from gr2.model.gr2 import GR2
+from gr2.training.checkpoints import METRICS
+from gr2.training.fit import Stage
 
 DEPTH = 20
 BINS = 5
@@ -27,15 +25,15 @@ Curve = list[tuple[float, float]]
 
 
 def loss_curves(training: Path, points: int = 60) -> dict[str, Curve]:
-    """The parts of the loss over the steps of all stages, each point a mean; empty where there is no log."""
+    """The terms of the loss over the steps of all stages, as means of intervals; empty without a log."""
     rows: list[dict[str, float]] = []
-    for stage in ("frozen", "joint", "self-negatives"):
-        path = training / stage / "metrics.jsonl"
+    for stage in Stage:
+        path = training / stage.value / METRICS
         if path.is_file():
             before = rows[-1]["step"] if rows else 0
             found = map(json.loads, path.read_text(encoding="utf-8").splitlines())
             rows += [{**row, "step": row["step"] + before} for row in found]
-    names = dict.fromkeys(name for row in rows for name in row if name not in ("step", "judged"))
+    names = dict.fromkeys(name for row in rows for name in row if name not in ("step", "validation"))
     curves: dict[str, Curve] = {}
     for name in names:
         known = [(row["step"], row[name]) for row in rows if name in row and np.isfinite(row[name])]
@@ -48,7 +46,7 @@ def loss_curves(training: Path, points: int = 60) -> dict[str, Curve]:
 
 
 def possible_recall(qrels: Qrels, depth: int = DEPTH) -> dict[int, float]:
-    """The recall of each grade that the best ranking would have: a query may have more than fit."""
+    """The recall of each grade in an ideal ranking; below 1 if a query has more than `depth` documents."""
     counts: dict[int, list[int]] = {}
     for row in qrels.values():
         for grade, count in Counter(grade for grade in row.values() if grade > 0).items():
@@ -60,7 +58,7 @@ def possible_recall(qrels: Qrels, depth: int = DEPTH) -> dict[int, float]:
 
 
 def recall_by_grade(run: Run, qrels: Qrels, depth: int = DEPTH) -> dict[int, float]:
-    """Of the documents of each grade, the share that stands among the first so many."""
+    """The share of the documents of each grade that are among the first `depth` results."""
     found: dict[int, list[bool]] = {}
     for qid, row in qrels.items():
         first = set(run.docnos(qid)[:depth])
@@ -72,19 +70,19 @@ def recall_by_grade(run: Run, qrels: Qrels, depth: int = DEPTH) -> dict[int, flo
 
 @dataclass(frozen=True)
 class Bin:
-    """Results whose probability lies between two bounds."""
+    """Results whose probability is between two bounds."""
 
     low: float
     high: float
     results: int
     relevant: float
-    """Share judged relevant; what nobody judged counts as not relevant."""
+    """Share of relevant results; an unjudged document counts as not relevant."""
     grade: float
     """Mean grade."""
 
 
 def reliability(run: Run, qrels: Qrels, depth: int = DEPTH) -> list[Bin]:
-    """Results of all queries in bins of like probability, as many in each: do scores mean the same?"""
+    """Results of all queries in bins of increasing probability and equal size."""
     pairs = [
         (float(np.exp(score)), qrels[qid].get(docno, 0))
         for qid in qrels
@@ -105,7 +103,10 @@ def reliability(run: Run, qrels: Qrels, depth: int = DEPTH) -> list[Bin]:
 
 
 def flat(vectors: Vectors, seed: int = 0) -> tuple[list[tuple[float, float]], str]:
-    """Vectors [N, H] in a plane, and how: by t-SNE as in the paper, or, for few or without it, by PCA."""
+    """Vectors [N, H] in two dimensions, and the method: t-SNE as in the paper, else PCA.
+
+    PCA is used for fewer than 8 vectors, or if scikit-learn is not installed.
+    """
     if len(vectors) >= 8 and find_spec("sklearn"):
         from sklearn.manifold import TSNE  # type: ignore[import-untyped]
 
@@ -122,7 +123,7 @@ def flat(vectors: Vectors, seed: int = 0) -> tuple[list[tuple[float, float]], st
 
 
 def telling_query(qrels: Qrels) -> str:
-    """The query with most grades, and among these with most documents judged relevant."""
+    """The query with the most different grades; among these, the one with the most relevant documents."""
 
     def worth(qid: str) -> tuple[int, int]:
         grades = [grade for grade in qrels[qid].values() if grade > 0]
@@ -133,30 +134,30 @@ def telling_query(qrels: Qrels) -> str:
 
 @dataclass(frozen=True)
 class Cost:
-    """What an answer costs with one system."""
+    """Time per query and memory of one system."""
 
     milliseconds: float
-    """Median of single queries."""
+    """Median time of a single query."""
     fixed: int
     """Bytes that do not grow with the collection."""
     growing: int
-    """Bytes that do."""
+    """Bytes that grow with the collection."""
 
 
 def cost_of_model(model: GR2, queries: Sequence[str]) -> Cost:
-    """One query at a time, as somebody types them."""
+    """The cost of a model, searched one query at a time as in interactive use."""
     prior = model.network.prior
     weights = sum(value.nbytes for value in model.network.weights().values())
     tables = model.network.decoder.embed_tokens.weight.nbytes + model.network.head.weight.nbytes
     tables += 0 if prior is None else prior.nbytes
     tokens, offsets = model.docids.flat()
-    engine = Engine(model)
-    taken = median_milliseconds(lambda text: engine.search([Asked(text, DEPTH)]), queries)
+    searcher = model.searcher()
+    taken = median_milliseconds(lambda text: searcher.search(text, DEPTH), queries)
     return Cost(taken, weights - tables, tables + model.trie.nbytes + tokens.nbytes + offsets.nbytes)
 
 
 def median_milliseconds(search: Callable[[str], object], queries: Sequence[str]) -> float:
-    """Of single queries, one behind the other."""
+    """Median time of a search, one query after the other."""
     taken = []
     for text in queries:
         begun = time.perf_counter()
@@ -168,14 +169,14 @@ def median_milliseconds(search: Callable[[str], object], queries: Sequence[str])
 def graded_groups(
     model: GR2, collection: Collection, qid: str, split: str, others: int = 60
 ) -> tuple[Mapping[str, list[tuple[float, float]]], str]:
-    """The query, its judged documents by grade and some that nobody judged, in a plane; and by what."""
+    """A query, its documents by grade and some unjudged ones, in two dimensions; and the method."""
     judged = {d: g for d, g in collection.split(split)[qid].items() if d in model.docids.index}
     rest = [docno for docno in model.docids.docnos if docno not in judged]
     draw = np.random.default_rng(0)
     chosen = [rest[i] for i in sorted(draw.choice(len(rest), min(others, len(rest)), replace=False).tolist())]
     docnos = [*judged, *chosen]
     f_q, f_id, _ = representations(model, collection.queries[qid], docnos)
-    both = torch.nn.functional.normalize(torch.cat([f_q, f_id]), dim=1).numpy()
+    both = torch.nn.functional.normalize(torch.cat([f_q, f_id]), dim=1).cpu().numpy()
     places, how = flat(both)
     groups: dict[str, list[tuple[float, float]]] = {"the query": [places[0]]}
     for grade in sorted({grade for grade in judged.values() if grade > 0}, reverse=True):

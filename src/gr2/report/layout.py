@@ -1,10 +1,10 @@
-"""Sections of a report → one HTML page that asks nothing of the network, and the same as Markdown."""
+"""Sections of a report → one self-contained HTML page, and the same as Markdown."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
-from gr2.tables import is_figure, render
+from gr2.evaluate.tables import is_figure, render
 
 STYLE = """
 :root { color-scheme: light dark; --text: #1c2024; --page: #fff; --quiet: #60646c; --line: #d9d9e0;
@@ -34,7 +34,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Picture:
-    """An SVG, and what it shows in words."""
+    """An SVG and its caption."""
 
     svg: str
     caption: str
@@ -46,14 +46,14 @@ Part = str | Table | Picture
 
 @dataclass(frozen=True)
 class Section:
-    """A heading and what stands under it."""
+    """A heading and its content."""
 
     title: str
     parts: Sequence[Part]
 
 
 def as_html(title: str, sections: Sequence[Section]) -> str:
-    """The page."""
+    """The report as an HTML page."""
     body = "".join(
         f"<section><h2>{escape(section.title)}</h2>{''.join(map(_html, section.parts))}</section>\n"
         for section in sections
@@ -67,7 +67,7 @@ def as_html(title: str, sections: Sequence[Section]) -> str:
 
 
 def as_markdown(title: str, sections: Sequence[Section]) -> str:
-    """The same for a terminal or a repository; of pictures the captions alone."""
+    """The report as Markdown; pictures are replaced by their captions."""
     blocks = [f"# {title}"]
     for section in sections:
         blocks.append(f"## {section.title}")
@@ -98,6 +98,6 @@ def _markdown(part: Part) -> str:
     if isinstance(part, str):
         return part
     if isinstance(part, Picture):
-        return f"*{part.caption} (Drawn in report.html.)*"
+        return f"*{part.caption} (See the chart in report.html.)*"
     safe = [[cell.replace("|", "\\|") for cell in row] for row in part.rows]
     return render(list(part.header), safe, "markdown")

@@ -1,59 +1,63 @@
-"""A model folder → an HTTP service with a page.
+"""A model folder → an HTTP service with a search page.
 
 | file | |
 |---|---|
-| config.py | what the service allows |
-| engine.py shelf.py | queries → docids with their paths; titles, snippets and BM25 beside them |
-| batching.py | many clients → batches for one worker thread, behind a bounded queue |
+| config.py | settings and limits |
+| docid_path.py document_lookup.py | a docid's path through the trie; titles, snippets, filters and BM25 |
+| batching.py | requests of many clients → batches for one worker thread, behind a bounded queue |
 | service.py | a request → its answers |
-| schema.py app.py guard.py metrics.py | HTTP: fields, routes, what stands before them, counts |
-| page.html | the page, whole in one file |
+| schema.py app.py guard.py metrics.py | HTTP: bodies, routes, checks before them, Prometheus metrics |
+| page.html | the search page, all in one file |
 
-FastAPI and uvicorn (the extra `serve`) are imported by `schema.py` and `app.py`, so by whoever serves.
+Needs the extra `serve` (FastAPI, uvicorn, prometheus_client), which is imported only when serving.
 """
 
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.util import find_spec
+from ipaddress import ip_address
 from pathlib import Path
 
 from gr2.serve.config import ServiceConfig
 
-__all__ = ["Opened", "ServiceConfig", "read_key", "serve"]
+__all__ = ["ServiceConfig", "ServiceInfo", "read_key", "serve"]
 
 
 @dataclass(frozen=True)
-class Opened:
-    """Where a service listens, and what it can do."""
+class ServiceInfo:
+    """The address of a running service, and what it supports."""
 
     url: str
     documents: int
     texts: bool
+    """The model folder contains the documents."""
     bm25_note: str
-    """Why there is no BM25; empty if there is."""
+    """Why BM25 is unavailable; empty if it is available."""
     exposed: bool
-    """Other machines can reach it."""
+    """Other machines can reach the service."""
 
 
 def serve(
     folder: Path,
     config: ServiceConfig,
     *,
+    api_key: str = "",
     host: str = "127.0.0.1",
     port: int = 8000,
-    opened: Callable[[Opened], None] = lambda opened: None,
+    on_start: Callable[[ServiceInfo], None] = lambda info: None,
 ) -> None:
-    """Serve a model folder until the process is told to end; what is under way is then still answered.
+    """Serve a model folder until the process gets SIGINT or SIGTERM; accepted requests are still answered.
 
     Args:
-        folder: what `gr2 train` wrote.
-        config: how much the service takes on.
-        host: the address to listen at.
-        port: 0 takes one that is free.
-        opened: is told once clients can come.
+        folder: A model folder, as `gr2 train` writes it.
+        config: The settings of the service.
+        api_key: The key that clients must send; empty: none.
+        host: The address to listen on.
+        port: The port; 0 picks a free one.
+        on_start: Called once clients can connect.
     """
-    for package in ("fastapi", "uvicorn"):
+    for package in ("fastapi", "uvicorn", "prometheus_client"):
         if find_spec(package) is None:
             raise ValueError(f"serving needs {package}: pip install 'gr2[serve]'")
     import uvicorn
@@ -61,35 +65,35 @@ def serve(
     from gr2.serve.app import build_app
     from gr2.serve.service import Service
 
-    door = _door(host, port)  # first: a port that is taken is known before the model is read
-    with door:
+    listener = _socket(host, port)  # before the model is loaded, so that a port in use is reported at once
+    with listener:
         service = Service(folder, config)
         settings = uvicorn.Config(
-            build_app(service),
+            build_app(service, api_key=api_key),
             log_level="warning",
             access_log=False,
             server_header=False,
             lifespan="on",
-            timeout_keep_alive=75,  # longer than a proxy before it keeps connections
+            timeout_keep_alive=75,  # longer than a reverse proxy keeps its connections
             timeout_graceful_shutdown=int(config.timeout) + 1,
         )
-        door.listen(2048)
-        address = door.getsockname()
+        listener.listen(2048)
+        address = listener.getsockname()
         name = f"[{address[0]}]" if ":" in address[0] else address[0]
-        opened(
-            Opened(
+        on_start(
+            ServiceInfo(
                 url=f"http://{name}:{address[1]}/",
                 documents=len(service.docids),
-                texts=service.shelf.store is not None,
-                bm25_note=service.shelf.no_bm25,
+                texts=service.documents.store is not None,
+                bm25_note=service.documents.bm25_note,
                 exposed=not _is_loopback(address[0]),
             )
         )
-        uvicorn.Server(settings).run(sockets=[door])
+        uvicorn.Server(settings).run(sockets=[listener])
 
 
 def read_key(path: Path | None) -> str:
-    """The API key a file holds; without a file there is none."""
+    """The API key in a file; empty without a file."""
     if path is None:
         return ""
     key = path.read_text(encoding="utf-8").strip()
@@ -98,20 +102,18 @@ def read_key(path: Path | None) -> str:
     return key
 
 
-def _door(host: str, port: int) -> socket.socket:
+def _socket(host: str, port: int) -> socket.socket:
     if not 0 <= port <= 65535:
         raise ValueError(f"expected a port from 0 to 65535, found {port}")
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        door = socket.socket(family, kind, protocol)
-        door.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        door.bind(address)
+        listener = socket.socket(family, kind, protocol)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
     except OSError as error:
-        raise ValueError(f"cannot listen at {host}:{port}: {error}") from error
-    return door
+        raise ValueError(f"cannot listen on {host}:{port}: {error}") from error
+    return listener
 
 
 def _is_loopback(address: str) -> bool:
-    from ipaddress import ip_address
-
     return ip_address(address.partition("%")[0]).is_loopback

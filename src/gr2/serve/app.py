@@ -1,4 +1,4 @@
-"""The routes: HTTP ↔ `Service`. This file knows no model."""
+"""The HTTP routes of a `Service`, and its error replies."""
 
 import base64
 import hashlib
@@ -18,35 +18,35 @@ from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse
 from fastapi.security import APIKeyHeader
 from starlette.exceptions import HTTPException
 
-from gr2.serve.batching import Full, Late
-from gr2.serve.config import Impossible
+from gr2.serve.batching import AnswerTimeout, QueueFull
+from gr2.serve.config import UnsupportedRequest
 from gr2.serve.guard import Guard
 from gr2.serve.metrics import CONTENT_TYPE
-from gr2.serve.schema import DocumentReply, HealthReply, Problem, SearchReply, SearchRequest
+from gr2.serve.schema import DocumentReply, ErrorReply, HealthReply, SearchBody, SearchReply
 from gr2.serve.service import Service, steps
 
 PAGE = Path(__file__).with_name("page.html")
-PROBLEMS: dict[int | str, dict[str, Any]] = {
-    400: {"model": Problem, "description": "The body cannot be read."},
-    401: {"model": Problem, "description": "The API key is missing or wrong."},
-    404: {"model": Problem, "description": "There is no such document."},
-    408: {"model": Problem, "description": "The request did not come whole in time."},
-    413: {"model": Problem, "description": "The request is too large."},
-    422: {"model": Problem, "description": "A field is not as expected."},
+ERRORS: dict[int | str, dict[str, Any]] = {
+    400: {"model": ErrorReply, "description": "The body is not valid JSON."},
+    401: {"model": ErrorReply, "description": "The API key is missing or wrong."},
+    404: {"model": ErrorReply, "description": "The document is unknown."},
+    408: {"model": ErrorReply, "description": "The request was not complete in time."},
+    413: {"model": ErrorReply, "description": "The request is too large."},
+    422: {"model": ErrorReply, "description": "A field is invalid."},
     503: {
-        "model": Problem,
-        "description": "Too much to do. Come again after `Retry-After` seconds.",
+        "model": ErrorReply,
+        "description": "The service is overloaded; retry after `Retry-After` seconds.",
         "headers": {"Retry-After": {"schema": {"type": "integer"}, "description": "Seconds."}},
     },
 }
 logger = logging.getLogger(__name__)
 
 
-def build_app(service: Service) -> FastAPI:
-    """The application around a service; it starts and stops with it."""
+def build_app(service: Service, *, api_key: str = "") -> FastAPI:
+    """The application of a service, which starts and stops with it; with a key, clients must send it."""
 
     @asynccontextmanager
-    async def life(app: FastAPI) -> AsyncIterator[None]:
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         await service.start()
         yield
         await service.stop()
@@ -54,51 +54,50 @@ def build_app(service: Service) -> FastAPI:
     app = FastAPI(
         title="GR²",
         version=version("gr2"),
-        description="Generative retrieval: a query in, the identifiers of documents out, best first.",
-        lifespan=life,
-        docs_url=None,  # both pages would load scripts from elsewhere
+        description="Generative retrieval: the model reads a query and generates docids, best first.",
+        lifespan=lifespan,
+        docs_url=None,  # both pages load scripts from other hosts
         redoc_url=None,
     )
-    config = service.config
-    app.add_middleware(Guard, api_key=config.api_key, timeout=config.timeout, metrics=service.metrics)
-    _handle_problems(app)
+    app.add_middleware(Guard, api_key=api_key, timeout=service.config.timeout, metrics=service.metrics)
+    # `Guard` checks the key; this only describes it in the OpenAPI schema.
+    secured = [Security(APIKeyHeader(name="X-API-Key", auto_error=False))] if api_key else []
+    _handle_errors(app)
     _add_page(app)
-    _add_search(app, service)
-    _add_lookups(app, service)
+    _add_search(app, service, secured)
+    _add_lookups(app, service, secured)
     return app
 
 
-def _add_search(app: FastAPI, service: Service) -> None:
-    @app.post("/search", responses=_problems(400, 401, 408, 413, 422, 503), dependencies=_locked(service))
-    async def search(request: SearchRequest) -> SearchReply:
-        """Search with one query or several; all answers come together, in order."""
+def _add_search(app: FastAPI, service: Service, secured: list[Any]) -> None:
+    @app.post("/search", responses=_errors(400, 401, 408, 413, 422, 503), dependencies=secured)
+    async def search(body: SearchBody) -> SearchReply:
+        """Search with one or more queries; all answers are returned together, in order."""
         began = perf_counter()
-        answers = await service.search(request.query, request.k, request.filter, request.bm25)
+        answers = await service.search(body.query, body.k, body.filter, body.bm25)
         return SearchReply(answers=answers, milliseconds=round(1000 * (perf_counter() - began), 3))
 
 
-def _add_lookups(app: FastAPI, service: Service) -> None:
-    @app.get("/documents/{docno:path}", responses=_problems(401, 404, 422), dependencies=_locked(service))
+def _add_lookups(app: FastAPI, service: Service, secured: list[Any]) -> None:
+    @app.get("/documents/{docno:path}", responses=_errors(401, 404, 422), dependencies=secured)
     async def document(docno: str) -> DocumentReply:
         """One document by its docno."""
-        if service.shelf.store is None:
-            raise HTTPException(404, "the model folder holds no documents, only their docids")
+        if service.documents.store is None:
+            raise HTTPException(404, "the model folder contains no documents, only docids")
         found = await service.document(docno)
         if found is None:
-            raise HTTPException(404, f"there is no document {docno!r}")
+            raise HTTPException(404, f"unknown document {docno!r}")
         (docno, title, text, url), docid, path = found
         return DocumentReply(docno=docno, title=title, text=text, url=url, docid=docid, path=steps(path))
 
     @app.get("/health")
     async def health() -> HealthReply:
-        """What is served; needs no key."""
+        """What is served, and what it supports; needs no API key."""
         return service.health()
 
-    @app.get(
-        "/metrics", response_class=PlainTextResponse, responses=_problems(401), dependencies=_locked(service)
-    )
+    @app.get("/metrics", response_class=PlainTextResponse, responses=_errors(401), dependencies=secured)
     async def metrics() -> PlainTextResponse:
-        """Counts and durations, as Prometheus reads them."""
+        """Counts and durations in the text format of Prometheus."""
         return PlainTextResponse(service.metrics.text(), headers={"content-type": CONTENT_TYPE})
 
 
@@ -112,7 +111,7 @@ def _add_page(app: FastAPI) -> None:
 
 
 def _policy(page: str) -> str:
-    """What the page may do: its own style and script, and requests to where it came from; nothing else."""
+    """The Content-Security-Policy: only the page's own style and script, and requests to its own server."""
 
     def allowed(tag: str) -> str:
         blocks = re.findall(rf"<{tag}>(.*?)</{tag}>", page, re.DOTALL)
@@ -124,37 +123,37 @@ def _policy(page: str) -> str:
     return "; ".join([*parts, "frame-ancestors 'none'"])
 
 
-def _handle_problems(app: FastAPI) -> None:
-    """Every problem is `{"detail": a sentence}`; what the client sent is not sent back."""
+def _handle_errors(app: FastAPI) -> None:
+    """Every error is `{"detail": a sentence}`; the client's input is not echoed."""
 
     @app.exception_handler(RequestValidationError)
-    async def not_as_expected(request: Request, error: RequestValidationError) -> JSONResponse:
+    async def invalid(request: Request, error: RequestValidationError) -> JSONResponse:
         problems = [_sentence(one) for one in error.errors()]
         more = f"; and {len(problems) - 3} more" if len(problems) > 3 else ""
         return JSONResponse({"detail": "; ".join(problems[:3]) + more}, 422)
 
-    @app.exception_handler(Impossible)
-    async def not_possible(request: Request, error: Impossible) -> JSONResponse:
+    @app.exception_handler(UnsupportedRequest)
+    async def unsupported(request: Request, error: UnsupportedRequest) -> JSONResponse:
         return JSONResponse({"detail": str(error)}, 422)
 
-    @app.exception_handler(Full)
-    async def full(request: Request, error: Full) -> JSONResponse:
+    @app.exception_handler(QueueFull)
+    async def full(request: Request, error: QueueFull) -> JSONResponse:
         return JSONResponse({"detail": str(error)}, 503, {"retry-after": str(error.seconds)})
 
-    @app.exception_handler(Late)
-    async def late(request: Request, error: Late) -> JSONResponse:
+    @app.exception_handler(AnswerTimeout)
+    async def late(request: Request, error: AnswerTimeout) -> JSONResponse:
         return JSONResponse({"detail": str(error)}, 503, {"retry-after": "1"})
 
     @app.exception_handler(Exception)
-    async def broken(request: Request, error: Exception) -> JSONResponse:
+    async def failed(request: Request, error: Exception) -> JSONResponse:
         logger.error("%s %s failed", request.method, request.url.path, exc_info=error)
-        return JSONResponse({"detail": "the service failed on this request; its log says why"}, 500)
+        return JSONResponse({"detail": "internal error; see the log of the service"}, 500)
 
 
 def _sentence(problem: Any) -> str:
-    """One problem of a request: the field, and what was expected."""
+    """One error of a request: the field, and what was expected."""
     if problem["type"] == "json_invalid":
-        return f"the body is not JSON: {problem['ctx']['error']}"
+        return f"the body is not valid JSON: {problem['ctx']['error']}"
     parts = [part for part, after in pairwise([*problem["loc"], None]) if part not in ("body", after)]
     place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in parts)
     message = problem["msg"].removeprefix("Value error, ")
@@ -162,10 +161,5 @@ def _sentence(problem: Any) -> str:
     return shown.encode("utf-8", "replace").decode("utf-8")
 
 
-def _problems(*codes: int) -> dict[int | str, dict[str, Any]]:
-    return {code: PROBLEMS[code] for code in codes}
-
-
-def _locked(service: Service) -> list[Any]:
-    """The key as OpenAPI describes it; `Guard` is what asks for it."""
-    return [Security(APIKeyHeader(name="X-API-Key", auto_error=False))] if service.config.api_key else []
+def _errors(*codes: int) -> dict[int | str, dict[str, Any]]:
+    return {code: ERRORS[code] for code in codes}

@@ -1,8 +1,8 @@
-"""Questions from many clients → batches for one worker thread, which is all that a model allows.
+"""Questions from many clients → batches for one worker thread, because a model serves one thread at a time.
 
-A bounded queue: who does not fit, or would wait longer than half of the timeout, is turned away at once and
-told when to come again. A batch that fails is tried again one by one, so that nobody pays for another's
-question. This file knows no HTTP and no model.
+The queue is bounded: a request that does not fit, or that would wait longer than half of the timeout, is
+rejected at once with the time after which to retry. If a batch fails, its questions are answered one by one,
+so that a bad question affects no other.
 """
 
 import asyncio
@@ -15,21 +15,25 @@ from typing import Generic, TypeVar
 
 Question = TypeVar("Question")
 Answer = TypeVar("Answer")
-FADING = 0.9  # how much of the known speed stays with each batch
-QUEUED = 0.5  # share of the timeout that may be spent in the queue: who is let in is answered in time
+DECAY = 0.9  # weight of the past in the moving average of the cost per question
+QUEUE_SHARE = 0.5  # of the timeout: the rest is for answering, so that accepted questions finish in time
 
 
-class Full(Exception):
-    """No room now; `seconds` says when there may be."""
+class QueueFull(Exception):
+    """The queue is full; `seconds` is when to retry."""
 
     def __init__(self, seconds: int) -> None:
-        """Remember when to come again."""
-        super().__init__(f"too many queries are waiting; try again in {seconds} s")
+        """Keep the time for Retry-After."""
+        super().__init__(f"too many queries are waiting; retry in {seconds} s")
         self.seconds = seconds
 
 
-class Late(Exception):
+class AnswerTimeout(Exception):
     """The answer took longer than the timeout."""
+
+    def __init__(self, seconds: float) -> None:
+        """State the timeout."""
+        super().__init__(f"no answer within {seconds:g} s")
 
 
 @dataclass
@@ -49,63 +53,63 @@ class Batcher(Generic[Question, Answer]):
         batch: int,
         gather: float,
         timeout: float,
-        noted: Callable[[int, float], None] = lambda size, seconds: None,
+        on_batch: Callable[[int, float], None] = lambda size, seconds: None,
     ) -> None:
-        """Prepare; `start` begins to work.
+        """Set up the queue; `start` starts the worker.
 
         Args:
-            work: answers a batch, in its order; runs in the worker thread, one call at a time.
-            queue: questions that may wait.
-            batch: questions of a call.
-            gather: seconds that a question waits for others.
-            timeout: seconds until an answer is no longer wanted.
-            noted: is told the size of each batch and how long it took.
+            work: Answers a batch, in order; runs in the worker thread, one call at a time.
+            queue: Maximum questions that wait.
+            batch: Maximum questions per call.
+            gather: Seconds that a question waits for others to fill its batch.
+            timeout: Seconds until `AnswerTimeout`.
+            on_batch: Called with the size and the duration of each batch.
         """
-        self._work, self._noted = work, noted
+        self._work, self._on_batch = work, on_batch
         self._batch, self._gather, self._timeout = batch, gather, timeout
         self._waiting: deque[_Job[Question, Answer]] = deque()
-        self._room, self._more = queue, asyncio.Event()
+        self._capacity, self._arrived = queue, asyncio.Event()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="model")
         self._task: asyncio.Task[None] | None = None
         self._open = False
-        self._cost = 0.0  # seconds a question, lately
+        self._cost = 0.0  # seconds per question, moving average
 
     @property
     def waiting(self) -> int:
         """Questions in the queue."""
         return len(self._waiting)
 
-    def full(self) -> Full:
-        """What to tell somebody who is turned away now."""
-        return Full(max(1, math.ceil(self.waiting * self._cost)))
+    def full(self) -> QueueFull:
+        """The error for a request that is rejected now."""
+        return QueueFull(max(1, math.ceil(self.waiting * self._cost)))
 
     async def start(self) -> None:
-        """Begin to work, in the running loop."""
+        """Start the worker in the running event loop."""
         self._open, self._task = True, asyncio.create_task(self._run())
 
     async def stop(self) -> None:
-        """Turn new questions away, answer those that wait, and end the thread."""
+        """Reject new questions, answer the queued ones, and end the thread."""
         self._open = False
-        self._more.set()
+        self._arrived.set()
         if self._task is not None:
             await self._task
         await asyncio.to_thread(self._thread.shutdown)
 
     async def ask(self, questions: Sequence[Question]) -> list[Answer]:
-        """The answers in order, all of them or `Full`, `Late` or what the work raised."""
+        """All answers, in order; raises `QueueFull`, `AnswerTimeout` or what `work` raised."""
         after = self.waiting + len(questions)
-        too_long = self.waiting > 0 and after * self._cost > QUEUED * self._timeout
-        if not self._open or after > self._room or too_long:
+        too_long = self.waiting > 0 and after * self._cost > QUEUE_SHARE * self._timeout
+        if not self._open or after > self._capacity or too_long:
             raise self.full()
         jobs = [_Job[Question, Answer](question) for question in questions]
         self._waiting.extend(jobs)
-        self._more.set()
+        self._arrived.set()
         try:
             async with asyncio.timeout(self._timeout):
                 return list(await asyncio.gather(*(job.answer for job in jobs)))
         except TimeoutError:
-            raise Late(f"there was no answer within {self._timeout:g} s") from None
-        finally:  # whoever is not waited for any more need not be answered, and leaves room
+            raise AnswerTimeout(self._timeout) from None
+        finally:  # abandoned questions leave the queue unanswered
             for job in jobs:
                 job.answer.cancel()
             if any(job.answer.cancelled() for job in jobs):
@@ -119,14 +123,14 @@ class Batcher(Generic[Question, Answer]):
             answers = await loop.run_in_executor(self._thread, self._answered, questions)
             for job, answer in zip(jobs, answers, strict=True):
                 _deliver(job, answer)
-            self._note(len(jobs), loop.time() - began)
+            self._record(len(jobs), loop.time() - began)
 
     async def _take(self) -> list[_Job[Question, Answer]]:
-        """The next question and those that come soon after it; none at all once there will be no more."""
+        """The next batch; empty once the queue is closed and drained."""
         while self._open or self._waiting:
             if not self._waiting:
-                self._more.clear()
-                await self._more.wait()
+                self._arrived.clear()
+                await self._arrived.wait()
                 continue
             await self._gather_more()
             if ready := min(self._batch, len(self._waiting)):
@@ -134,18 +138,18 @@ class Batcher(Generic[Question, Answer]):
         return []
 
     async def _gather_more(self) -> None:
-        """Wait until there is a whole batch, but not long."""
+        """Wait for a full batch, at most for the gather time."""
         until = asyncio.get_running_loop().time() + self._gather
         while self._open and 0 < len(self._waiting) < self._batch:
-            self._more.clear()
+            self._arrived.clear()
             try:
                 async with asyncio.timeout_at(until):
-                    await self._more.wait()
+                    await self._arrived.wait()
             except TimeoutError:
                 return
 
     def _answered(self, questions: list[Question]) -> list[Answer | Exception]:
-        """Answers, or what went wrong with each question; runs in the worker thread."""
+        """An answer or an exception for each question; runs in the worker thread."""
         try:
             return list(self._work(questions))
         except Exception as error:
@@ -153,14 +157,14 @@ class Batcher(Generic[Question, Answer]):
                 return [error]
         return [answer for question in questions for answer in self._answered([question])]
 
-    def _note(self, size: int, seconds: float) -> None:
+    def _record(self, size: int, seconds: float) -> None:
         each = seconds / size
-        self._cost = FADING * self._cost + (1 - FADING) * each if self._cost else each
-        self._noted(size, seconds)
+        self._cost = DECAY * self._cost + (1 - DECAY) * each if self._cost else each
+        self._on_batch(size, seconds)
 
 
 def _deliver(job: _Job[Question, Answer], answer: Answer | Exception) -> None:
-    if job.answer.done():  # given up meanwhile
+    if job.answer.done():  # the client has given up
         return
     if isinstance(answer, Exception):
         job.answer.set_exception(answer)

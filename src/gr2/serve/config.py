@@ -1,44 +1,47 @@
-"""What a service is told and what it allows. This file knows no HTTP."""
+"""The settings of a service, and the limits on a request.
+
+Imports nothing heavy: the command line is made from it.
+"""
 
 from dataclasses import dataclass
 
 QUERY_CHARACTERS = 2_000
-"""Characters of a query; a model reads far fewer."""
+"""Maximum characters of a query; models read far fewer."""
 QUERIES = 64
-"""Queries of a request."""
+"""Maximum queries of a request."""
 RESULTS = 100
-"""k at most; beams grow with it."""
+"""Maximum k; the number of beams grows with it."""
 DOCNOS = 1_000
-"""Docnos of a filter."""
+"""Maximum docnos of a filter."""
 BODY_BYTES = 1 << 20
-"""Bytes of a request."""
+"""Maximum bytes of a request body."""
 
 
-class Impossible(ValueError):
-    """A request that is well formed but cannot be answered by this service."""
+class UnsupportedRequest(ValueError):
+    """A request that is well formed but that this service cannot answer."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ServiceConfig:
-    """How much a service takes on."""
+    """The settings of a service."""
 
     queue: int = 256
-    """Queries that may wait; with more, a request is turned away at once."""
+    """Queries that may wait; further requests get HTTP 503 with Retry-After."""
     batch: int = 16
-    """Queries the model answers at a time."""
+    """Maximum queries that the model answers together."""
     gather_ms: float = 3.0
-    """How long a query waits for others to be answered with."""
+    """Milliseconds that a query waits for others to fill its batch."""
     timeout: float = 10.0
-    """Seconds after which a request is given up; one that would wait half of them is turned away."""
-    api_key: str = ""
-    """What a client has to send; empty: nothing."""
+    """Seconds until a request fails; one that would queue for more than half of them is rejected at once."""
+    device: str = "auto"
+    """Where the model runs: cpu, cuda, mps, or auto for the best one available."""
     bm25: bool = True
-    """Whether BM25's ranking can be shown beside the model's."""
+    """Offer a BM25 ranking for comparison, if the model folder contains the documents."""
     bm25_documents: int = 200_000
-    """Documents up to which there is a BM25 index; it is made at the start and held in memory."""
+    """Maximum documents for BM25; its index is built at startup and kept in memory."""
 
     def __post_init__(self) -> None:
-        """Refuse what would make no sense."""
+        """Check the values."""
         least = {"queue": 1, "batch": 1, "gather_ms": 0}
         for name, bound in least.items():
             if getattr(self, name) < bound:

@@ -1,7 +1,6 @@
-"""What stands before every route: the key, the size and time of a request's body, and counting.
+"""Checks before every route: the API key, and the size and duration of a request's body. Counts requests.
 
-Plain ASGI, because a body that is too large must be refused before anything reads it into memory. This file
-knows no search.
+Plain ASGI, because a body that is too large must be rejected before it is in memory.
 """
 
 import asyncio
@@ -19,9 +18,9 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
 
-OPEN = ("/", "/health", "/openapi.json")  # needs no key: nothing of the collection is there
+OPEN = ("/", "/health", "/openapi.json")  # no key needed: they reveal no document
 ROUTES = ("/", "/search", "/health", "/metrics", "/openapi.json")
-DRAIN = 16 * BODY_BYTES  # of a body that is too large, so that its sender reads the reply
+DRAIN = 16 * BODY_BYTES  # read of a body that is too large, so that its sender gets to the reply
 HEADERS = [
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"no-referrer"),
@@ -29,31 +28,31 @@ HEADERS = [
 ]
 
 
-class Refused(Exception):
-    """A request that no route sees."""
+class Rejected(Exception):
+    """A request that does not reach a route."""
 
     def __init__(self, status: int, detail: str, *headers: tuple[bytes, bytes]) -> None:
-        """Remember what to reply."""
+        """Keep the reply."""
         super().__init__(detail)
         self.status, self.detail, self.headers = status, detail, headers
 
 
 class Guard:
-    """An ASGI application around another one."""
+    """ASGI middleware."""
 
     def __init__(self, app: App, *, api_key: str, timeout: float, metrics: Metrics) -> None:
-        """Stand before `app`."""
+        """Wrap `app`; an empty `api_key` means that no key is required."""
         self.app, self.metrics = app, metrics
         self.key, self.timeout = api_key.encode(), timeout
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
-        """Let a request through or refuse it, and count it."""
+        """Pass a request on or reject it, and count it."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
         began, status = perf_counter(), 500
 
-        async def noting(message: Message) -> None:
+        async def counted_send(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
@@ -63,16 +62,16 @@ class Guard:
         try:
             self._check_key(scope)
             body = await self._body(scope, receive)
-            await self.app(scope, _replayed(body, receive), noting)
-        except Refused as refused:
-            await _reply(noting, refused)
+            await self.app(scope, _replayed(body, receive), counted_send)
+        except Rejected as rejected:
+            await _reply(counted_send, rejected)
         except ConnectionError:
-            status = 499  # the client went away; there is nobody to reply to
+            status = 499  # the client has disconnected
         finally:
             route = _route(scope["path"])
-            self.metrics.requests.add(route, str(status))
+            self.metrics.requests.labels(route, str(status)).inc()
             if route == "/search" and status == 200:
-                self.metrics.seconds.note(perf_counter() - began)
+                self.metrics.search_seconds.observe(perf_counter() - began)
 
     def _check_key(self, scope: MutableMapping[str, Any]) -> None:
         if not self.key or scope["path"] in OPEN:
@@ -80,12 +79,12 @@ class Guard:
         headers = dict(scope["headers"])
         given = headers.get(b"x-api-key") or headers.get(b"authorization", b"").removeprefix(b"Bearer ")
         if not hmac.compare_digest(given.strip(), self.key):
-            raise Refused(
+            raise Rejected(
                 401, "expected the API key in the header X-API-Key", (b"www-authenticate", b"Bearer")
             )
 
     async def _body(self, scope: MutableMapping[str, Any], receive: Receive) -> bytes:
-        """The whole body; one that is too large is read to its end, within bounds, and thrown away."""
+        """The whole body; one that is too large is read up to `DRAIN` bytes and discarded."""
         stated = dict(scope["headers"]).get(b"content-length", b"0")
         large = stated.isdigit() and int(stated) > BODY_BYTES
         parts: list[bytes] = []
@@ -104,36 +103,36 @@ class Guard:
                     else:
                         parts.append(part)
         except TimeoutError:
-            raise Refused(408, f"the request was not complete within {self.timeout:g} s") from None
+            raise Rejected(408, f"the request was not complete within {self.timeout:g} s") from None
         if large:
-            raise Refused(413, f"the request is larger than {BODY_BYTES:,} bytes")
+            raise Rejected(413, f"the request is larger than {BODY_BYTES:,} bytes")
         return b"".join(parts)
 
 
 def _replayed(body: bytes, receive: Receive) -> Receive:
-    """The body as one message; after it, whatever comes."""
-    told = False
+    """A `receive` that first returns the body, already read, as one message."""
+    sent = False
 
-    async def again() -> Message:
-        nonlocal told
-        if told:
+    async def replay() -> Message:
+        nonlocal sent
+        if sent:
             return await receive()
-        told = True
+        sent = True
         return {"type": "http.request", "body": body, "more_body": False}
 
-    return again
+    return replay
 
 
-async def _reply(send: Send, refused: Refused) -> None:
-    body = json.dumps({"detail": refused.detail}).encode()
+async def _reply(send: Send, rejected: Rejected) -> None:
+    body = json.dumps({"detail": rejected.detail}).encode()
     length = (b"content-length", str(len(body)).encode())
-    headers = [(b"content-type", b"application/json"), length, *refused.headers]
-    await send({"type": "http.response.start", "status": refused.status, "headers": headers})
+    headers = [(b"content-type", b"application/json"), length, *rejected.headers]
+    await send({"type": "http.response.start", "status": rejected.status, "headers": headers})
     await send({"type": "http.response.body", "body": body})
 
 
 def _route(path: str) -> str:
-    """The route a path belongs to, so that clients cannot make labels without end."""
+    """The route of a path; unknown paths share one label, so that clients cannot create new ones."""
     if path.startswith("/documents/"):
         return "/documents/{docno}"
     return path if path in ROUTES else "other"

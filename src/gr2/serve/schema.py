@@ -1,4 +1,4 @@
-"""What goes over the wire: requests, checked field by field, and replies. This file knows no route."""
+"""The bodies of requests, validated field by field, and of replies."""
 
 import re
 from typing import Annotated, Any, Literal
@@ -12,90 +12,90 @@ from pydantic import (
     Field,
     StrictBool,
     Tag,
+    WithJsonSchema,
 )
-from pydantic import WithJsonSchema as Written
 
 from gr2.serve.config import DOCNOS, QUERIES, QUERY_CHARACTERS, RESULTS
 
-CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")  # and halves of characters
-_PLAIN = r"[^\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f]"
+CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")  # and lone surrogates
+_CHARACTER = r"[^\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f]"
 _QUERY = {
     "type": "string",
     "minLength": 1,
     "maxLength": QUERY_CHARACTERS,
-    "pattern": rf"^{_PLAIN}*[^\s\u0000-\u001f\u007f]{_PLAIN}*$",
+    "pattern": rf"^{_CHARACTER}*[^\s\u0000-\u001f\u007f]{_CHARACTER}*$",
 }
 
 
-def _readable(text: str) -> str:
+def _checked(text: str) -> str:
     found = CONTROL.search(text)
     if found:
-        raise ValueError(
-            f"has a character that is no text, U+{ord(found[0]):04X} at position {found.start()}"
-        )
+        raise ValueError(f"contains an invalid character, U+{ord(found[0]):04X} at position {found.start()}")
     if not text.strip():
         raise ValueError("is empty")
     if len(text) > QUERY_CHARACTERS:
-        raise ValueError(f"has {len(text):,} characters; at most {QUERY_CHARACTERS:,} are read")
+        raise ValueError(f"has {len(text):,} characters, the maximum is {QUERY_CHARACTERS:,}")
     return text
 
 
-def _many(value: Any) -> Any:
+def _as_list(value: Any) -> Any:
     return [value] if isinstance(value, str) else value
 
 
-def _whole(value: Any) -> Any:
+def _not_coerced(value: Any) -> Any:
     if isinstance(value, bool | str):
-        raise ValueError("expected a whole number")
+        raise ValueError("expected an integer")
     return value
 
 
-Query = Annotated[str, AfterValidator(_readable)]
+Query = Annotated[str, AfterValidator(_checked)]
 Queries = Annotated[
     list[Query],
-    BeforeValidator(_many),
+    BeforeValidator(_as_list),
     Field(min_length=1, max_length=QUERIES),
-    Written({"anyOf": [_QUERY, {"type": "array", "items": _QUERY, "minItems": 1, "maxItems": QUERIES}]}),
+    WithJsonSchema(
+        {"anyOf": [_QUERY, {"type": "array", "items": _QUERY, "minItems": 1, "maxItems": QUERIES}]}
+    ),
 ]
 
 
-class Wire(BaseModel):
-    """A field that nobody knows is an error, not silence."""
+class StrictModel(BaseModel):
+    """The base of all bodies: unknown fields are errors."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
 
-class OnlyDocnos(Wire):
-    """These documents and no others; docnos that the model does not know are passed over."""
+class DocnoFilter(StrictModel):
+    """Only these documents; unknown docnos are ignored."""
 
     docnos: list[str] = Field(min_length=1, max_length=DOCNOS)
 
 
-class OnlyField(Wire):
-    """Documents whose field contains a text; A-Z and a-z are alike."""
+class FieldFilter(StrictModel):
+    """Only documents whose field contains a text, ignoring the case of A-Z."""
 
     field: Literal["docno", "title", "url"]
     contains: str = Field(min_length=1, max_length=200)
 
 
-def _kind(value: Any) -> str | None:
-    if isinstance(value, OnlyDocnos | OnlyField):
-        return "docnos" if isinstance(value, OnlyDocnos) else "field"
+def _filter_kind(value: Any) -> str | None:
+    if isinstance(value, DocnoFilter | FieldFilter):
+        return "docnos" if isinstance(value, DocnoFilter) else "field"
     return ("docnos" if "docnos" in value else "field") if isinstance(value, dict) else None
 
 
 Filter = Annotated[
-    Annotated[OnlyDocnos, Tag("docnos")] | Annotated[OnlyField, Tag("field")],
+    Annotated[DocnoFilter, Tag("docnos")] | Annotated[FieldFilter, Tag("field")],
     Discriminator(
-        _kind,
+        _filter_kind,
         custom_error_type="filter",
         custom_error_message='expected {"docnos": [...]} or {"field": ..., "contains": ...}',
     ),
 ]
 
 
-class SearchRequest(Wire):
-    """One query or several, and how they are to be answered."""
+class SearchBody(StrictModel):
+    """One or more queries, with options."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -109,63 +109,64 @@ class SearchRequest(Wire):
     )
     query: Queries
     """A text, or a list of texts."""
-    k: Annotated[int, BeforeValidator(_whole)] = Field(10, ge=1, le=RESULTS)
-    """Documents for each query."""
+    k: Annotated[int, BeforeValidator(_not_coerced)] = Field(10, ge=1, le=RESULTS)
+    """The number of documents per query."""
     filter: Filter | None = None
-    """Which documents may be returned; the others keep no place."""
+    """The documents to search; by default all."""
     bm25: StrictBool = False
-    """Whether to give BM25's ranking too, where there is an index."""
+    """Also return BM25's ranking, if there is an index."""
 
 
-class Piece(Wire):
+class SnippetPart(StrictModel):
     """A part of a snippet."""
 
     text: str
     marked: bool
+    """Whether it is a word of the query."""
 
 
-class StepReply(Wire):
-    """One token of a docid, and how many tokens the trie allowed there."""
+class StepReply(StrictModel):
+    """One token of a docid, and the number of tokens that the trie allowed at this position."""
 
     text: str
     choices: int
 
 
-class Shown(Wire):
-    """A document in a ranking; what the model folder does not hold is empty."""
+class RankedDocument(StrictModel):
+    """A document in a ranking; title, URL and snippet are empty if the model folder has no documents."""
 
     rank: int
     docno: str
     score: float
     title: str = ""
     url: str = ""
-    snippet: list[Piece] = []
+    snippet: list[SnippetPart] = []
 
 
-class Hit(Shown):
-    """A document the model found: its docid, and the path that was taken to it. The score is log P(docid)."""
+class Hit(RankedDocument):
+    """A document found by the model, with its docid and the docid's path. The score is log P(docid)."""
 
     docid: str
     path: list[StepReply]
 
 
-class AnswerReply(Wire):
+class AnswerReply(StrictModel):
     """The answer to one query."""
 
     query: str
     results: list[Hit]
     proven: bool
-    """No allowed document that is not listed has a higher score; false: not known."""
+    """True: no other allowed document has a higher score. False: unknown."""
     cut: bool
-    """The query was longer than the model reads: only its beginning was read."""
+    """The query was too long for the model, which read only the beginning."""
     allowed: int | None = None
-    """How many documents the filter allows; null without a filter."""
-    bm25: list[Shown] | None = None
-    """BM25's ranking; null if it was not asked for or there is no index."""
+    """The number of documents that match the filter; null without a filter."""
+    bm25: list[RankedDocument] | None = None
+    """BM25's ranking; null if it was not requested or there is no index."""
 
 
-class SearchReply(Wire):
-    """An answer for each query, in order."""
+class SearchReply(StrictModel):
+    """One answer per query, in order."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -205,11 +206,11 @@ class SearchReply(Wire):
     )
     answers: list[AnswerReply]
     milliseconds: float
-    """From the request to this reply, waiting included."""
+    """Time on the server, including the queue."""
 
 
-class DocumentReply(Wire):
-    """A document as the collection has it; docid and path are empty if the model does not know it."""
+class DocumentReply(StrictModel):
+    """A document of the collection; docid and path are empty if the model does not cover it."""
 
     docno: str
     title: str
@@ -219,25 +220,25 @@ class DocumentReply(Wire):
     path: list[StepReply]
 
 
-class HealthReply(Wire):
-    """What is served, and what it can do."""
+class HealthReply(StrictModel):
+    """What is served, and what it supports."""
 
     status: Literal["ok"]
     model: str
     collection: str
     gr2: str
     documents: int
-    """Documents the model knows."""
+    """The number of documents that the model covers."""
     texts: bool
-    """Whether the model folder holds the documents: without them there are docids and scores only."""
+    """Whether the model folder contains the documents; without them, results are docids and scores only."""
     bm25: bool
     bm25_note: str
-    """Why there is no BM25, if there is none."""
+    """Why BM25 is unavailable; empty if it is available."""
     waiting: int
     """Queries in the queue."""
 
 
-class Problem(Wire):
-    """What went wrong, in a sentence."""
+class ErrorReply(StrictModel):
+    """What went wrong, in one sentence."""
 
     detail: str

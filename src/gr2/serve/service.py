@@ -1,7 +1,6 @@
-"""A model folder and a configuration → answers to requests: filter, model, documents, in this order.
+"""A model folder and its settings → answers to requests: apply the filter, search, add the documents' texts.
 
-The model has a thread of its own behind a bounded queue; documents, snippets and BM25 have another. This file
-knows no HTTP.
+The model has one thread behind a bounded queue; documents, snippets and BM25 have another.
 """
 
 import asyncio
@@ -11,149 +10,170 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TypeVar
 
-from gr2.data import Document
-from gr2.model import GR2
-from gr2.serve.batching import Batcher, Full, Late
-from gr2.serve.config import Impossible, ServiceConfig
-from gr2.serve.engine import Asked, Engine, Found, Step
+from gr2.data.collection import Document
+from gr2.model.config import SearchConfig
+from gr2.model.gr2 import GR2
+from gr2.model.searcher import SearchRequest, SearchResult
+from gr2.serve.batching import AnswerTimeout, Batcher, QueueFull
+from gr2.serve.config import ServiceConfig, UnsupportedRequest
+from gr2.serve.docid_path import DocidPaths, Step
+from gr2.serve.document_lookup import DocumentLookup, ResultText
 from gr2.serve.metrics import Metrics
-from gr2.serve.schema import AnswerReply, HealthReply, Hit, OnlyDocnos, OnlyField, Piece, Shown, StepReply
-from gr2.serve.shelf import Dressed, Shelf
+from gr2.serve.schema import (
+    AnswerReply,
+    DocnoFilter,
+    FieldFilter,
+    HealthReply,
+    Hit,
+    RankedDocument,
+    SnippetPart,
+    StepReply,
+)
 
 T = TypeVar("T")
 
 
 class Service:
-    """Everything behind the routes."""
+    """Everything behind the HTTP routes."""
 
     def __init__(self, folder: Path, config: ServiceConfig) -> None:
-        """Read the folder, refused if a byte changed or it is of another version; answer a first query."""
+        """Load and verify the folder, and answer two warm-up queries."""
         self.folder, self.config, self.metrics = folder, config, Metrics()
-        model = GR2.from_pretrained(folder)
+        model = GR2.from_pretrained(folder, device=config.device)
         self.docids, self.provenance = model.docids, model.provenance
-        self.engine, self.shelf = Engine(model), Shelf(folder, config)
-        self.engine.search([Asked("a first query, so that nobody waits for what is made once", 1, (0,))])
-        self.engine.search([Asked("another", 1)])
-        self.batcher: Batcher[Asked, Found] = Batcher(
-            self.engine.search,
+        self.searcher = model.searcher(SearchConfig(batch=config.batch))
+        self.paths, self.documents = DocidPaths(model), DocumentLookup(folder, config)
+        self.searcher.answer([SearchRequest("warm-up with a filter", 1, (0,)), SearchRequest("warm-up", 1)])
+        self.batcher: Batcher[SearchRequest, SearchResult] = Batcher(
+            self.searcher.answer,
             queue=config.queue,
             batch=config.batch,
             gather=config.gather_ms / 1000,
             timeout=config.timeout,
-            noted=self.metrics.noted,
+            on_batch=self.metrics.record_batch,
         )
-        self._inside = 0  # queries of requests under way
-        self._side = ThreadPoolExecutor(1, thread_name_prefix="documents")
-        self.metrics.gauges["gr2_queue_queries"] = ("Queries that wait.", lambda: self.batcher.waiting)
+        self._admitted = 0  # queries of the requests being processed
+        self._document_thread = ThreadPoolExecutor(1, thread_name_prefix="documents")
+        self.metrics.queue_queries.set_function(lambda: self.batcher.waiting)
 
     async def start(self) -> None:
-        """Begin to work, in the running loop."""
+        """Start the worker in the running event loop."""
         await self.batcher.start()
 
     async def stop(self) -> None:
-        """Answer what waits, then end the threads."""
+        """Answer the queued queries, then end the threads."""
         await self.batcher.stop()
-        await asyncio.to_thread(self._side.shutdown)
-        self.shelf.close()
+        await asyncio.to_thread(self._document_thread.shutdown)
+        self.documents.close()
 
     async def search(
-        self, queries: Sequence[str], k: int, narrow: OnlyDocnos | OnlyField | None, bm25: bool
+        self, queries: Sequence[str], k: int, restriction: DocnoFilter | FieldFilter | None, bm25: bool
     ) -> list[AnswerReply]:
-        """An answer for each query; `Full` or `Late` if that takes too much, `Impossible` if it cannot be."""
+        """One answer per query; raises `QueueFull`, `AnswerTimeout` or `UnsupportedRequest`."""
         if len(queries) > self.config.queue:
-            raise Impossible(f"query: this service takes at most {self.config.queue} queries of a request")
-        # Whoever waits for a filter or a snippet takes room too, else these queues would have no end.
-        room = self.config.queue + 2 * self.config.batch - self._inside
+            raise UnsupportedRequest(f"query: this service accepts at most {self.config.queue} queries")
+        # Requests that wait for a filter or a snippet count too, or that queue would be unbounded.
+        room = self.config.queue + 2 * self.config.batch - self._admitted
         try:
-            self._inside += len(queries)
+            self._admitted += len(queries)
             if len(queries) > room:
                 raise self.batcher.full()
             async with asyncio.timeout(self.config.timeout):
-                allowed = await self._aside(self._allowed, narrow) if narrow is not None else None
-                asked = [Asked(query, k, allowed) for query in queries]
-                found = await self.batcher.ask(asked)
-                return await self._aside(self._replies, asked, found, bm25)
+                allowed = None
+                if restriction is not None:
+                    allowed = await self._in_document_thread(self._allowed, restriction)
+                requests = [SearchRequest(query, k, allowed) for query in queries]
+                results = await self.batcher.ask(requests)
+                return await self._in_document_thread(self._replies, requests, results, bm25)
         except TimeoutError:
-            self.metrics.turned_away.add("late")
-            raise Late(f"there was no answer within {self.config.timeout:g} s") from None
-        except (Full, Late) as error:
-            self.metrics.turned_away.add("full" if isinstance(error, Full) else "late")
+            self.metrics.turned_away.labels("late").inc()
+            raise AnswerTimeout(self.config.timeout) from None
+        except (QueueFull, AnswerTimeout) as error:
+            self.metrics.turned_away.labels("full" if isinstance(error, QueueFull) else "late").inc()
             raise
         finally:
-            self._inside -= len(queries)
+            self._admitted -= len(queries)
 
     async def document(self, docno: str) -> tuple[Document, str, tuple[Step, ...]] | None:
-        """A document with its docid and path; None if it is not here."""
-        document = await self._aside(self.shelf.document, docno)
+        """A document with its docid and path; None if it is unknown."""
+        document = await self._in_document_thread(self.documents.document, docno)
         if document is None:
             return None
         index = self.docids.index.get(docno)
         if index is None:
             return document, "", ()
-        return document, self.docids.texts[index], self.engine.path(index)
+        return document, self.docids.texts[index], self.paths.path(index)
 
     def health(self) -> HealthReply:
-        """What is served."""
+        """What is served, and what it supports."""
         return HealthReply(
             status="ok",
             model=self.folder.resolve().name,
             collection=str(self.provenance.get("collection", "")),
             gr2=version("gr2"),
             documents=len(self.docids),
-            texts=self.shelf.store is not None,
-            bm25=self.shelf.bm25 is not None,
-            bm25_note=self.shelf.no_bm25,
+            texts=self.documents.store is not None,
+            bm25=self.documents.bm25 is not None,
+            bm25_note=self.documents.bm25_note,
             waiting=self.batcher.waiting,
         )
 
-    async def _aside(self, work: Callable[..., T], *arguments: object) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._side, work, *arguments)
+    async def _in_document_thread(self, work: Callable[..., T], *arguments: object) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._document_thread, work, *arguments)
 
-    def _allowed(self, narrow: OnlyDocnos | OnlyField) -> tuple[int, ...]:
+    def _allowed(self, restriction: DocnoFilter | FieldFilter) -> tuple[int, ...] | None:
         """The docid indices that a filter allows, ascending."""
-        if isinstance(narrow, OnlyDocnos):
-            docnos = narrow.docnos
-        else:
-            docnos = self.shelf.matching(narrow.field, narrow.contains)
-        index = self.docids.index
-        return tuple(sorted({index[docno] for docno in docnos if docno in index}))
+        if isinstance(restriction, DocnoFilter):
+            return self.searcher.indices(restriction.docnos)
+        return self.searcher.indices(self.documents.matching(restriction.field, restriction.contains))
 
-    def _replies(self, asked: Sequence[Asked], found: Sequence[Found], bm25: bool) -> list[AnswerReply]:
-        return [self._reply(one, answer, bm25) for one, answer in zip(asked, found, strict=True)]
+    def _replies(
+        self, requests: Sequence[SearchRequest], results: Sequence[SearchResult], bm25: bool
+    ) -> list[AnswerReply]:
+        pairs = zip(requests, results, strict=True)
+        return [self._reply(request, result, bm25) for request, result in pairs]
 
-    def _reply(self, asked: Asked, found: Found, bm25: bool) -> AnswerReply:
-        docnos = [self.docids.docnos[docid] for docid in found.docids]
-        beside = None
-        if bm25 and self.shelf.bm25 is not None:
-            names = None if asked.allowed is None else [self.docids.docnos[i] for i in asked.allowed]
-            beside = self.shelf.rank(asked.text, asked.k, names)
-        dressed = self.shelf.dress(asked.text, {*docnos, *(docno for docno, _ in beside or ())})
+    def _reply(self, request: SearchRequest, result: SearchResult, bm25: bool) -> AnswerReply:
+        docnos = [self.docids.docnos[docid] for docid in result.docids]
+        baseline = self._bm25_ranking(request) if bm25 else None
+        texts = self.documents.texts(request.text, {*docnos, *(docno for docno, _ in baseline or ())})
         hits = [
             Hit(
-                **_shown(rank, docno, score, dressed).__dict__,
+                **_ranked(rank, docno, score, texts).__dict__,
                 docid=self.docids.texts[docid],
-                path=steps(self.engine.path(docid)),
+                path=steps(self.paths.path(docid)),
             )
             for rank, (docid, docno, score) in enumerate(
-                zip(found.docids, docnos, found.scores, strict=True), 1
+                zip(result.docids, docnos, result.scores, strict=True), 1
             )
         ]
         return AnswerReply(
-            query=asked.text,
+            query=request.text,
             results=hits,
-            proven=found.proven,
-            cut=found.cut,
-            allowed=None if asked.allowed is None else len(asked.allowed),
-            bm25=None if beside is None else [_shown(r, d, s, dressed) for r, (d, s) in enumerate(beside, 1)],
+            proven=result.proven,
+            cut=result.truncated,
+            allowed=None if request.allowed is None else len(request.allowed),
+            bm25=None
+            if baseline is None
+            else [_ranked(r, d, s, texts) for r, (d, s) in enumerate(baseline, 1)],
         )
+
+    def _bm25_ranking(self, request: SearchRequest) -> list[tuple[str, float]] | None:
+        """The BM25 ranking under the request's filter; None without an index."""
+        if self.documents.bm25 is None:
+            return None
+        allowed = None if request.allowed is None else [self.docids.docnos[i] for i in request.allowed]
+        return self.documents.rank(request.text, request.k, allowed)
 
 
 def steps(path: Sequence[Step]) -> list[StepReply]:
-    """A path as it goes over the wire."""
+    """A path as the HTTP API returns it."""
     return [StepReply(text=step.text, choices=step.choices) for step in path]
 
 
-def _shown(rank: int, docno: str, score: float, dressed: dict[str, Dressed]) -> Shown:
-    known = dressed.get(docno, Dressed())
-    pieces = [Piece(text=text, marked=marked) for text, marked in known.snippet or ()]
-    return Shown(rank=rank, docno=docno, score=score, title=known.title, url=known.url, snippet=pieces)
+def _ranked(rank: int, docno: str, score: float, texts: dict[str, ResultText]) -> RankedDocument:
+    known = texts.get(docno, ResultText())
+    parts = [SnippetPart(text=text, marked=marked) for text, marked in known.snippet or ()]
+    return RankedDocument(
+        rank=rank, docno=docno, score=score, title=known.title, url=known.url, snippet=parts
+    )

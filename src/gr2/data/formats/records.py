@@ -1,0 +1,152 @@
+"""JSONL and TSV files with named columns → records, documents and queries.
+
+A file has one document or query per line. `columns` maps our field names to the file's column names; without
+it the usual names are tried (BEIR's `_id`, our `docno`, ...).
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from gr2.data.collection import Document
+from gr2.data.formats.lines import FormatError, Report, is_key, kind, numbered_lines, refuse, text_lines
+
+USUAL_NAMES: Mapping[str, tuple[str, ...]] = {
+    "docno": ("_id", "docno", "doc_id", "docid", "id"),
+    "qid": ("_id", "qid", "query_id", "query-id", "id"),
+    "query": ("text", "query", "question"),
+    "title": ("title",),
+    "text": ("text", "body", "contents"),
+    "url": ("url",),
+}
+
+
+@dataclass(frozen=True)
+class DocumentFile:
+    """The documents of a JSONL or TSV file; each iteration streams them again."""
+
+    path: Path
+    columns: Mapping[str, str] = field(default_factory=dict)
+
+    def __iter__(self) -> Iterator[Document]:
+        """Yield the documents; the first problem raises."""
+        return (document for _, document in self.numbered())
+
+    def numbered(self, report: Report = refuse) -> Iterator[tuple[int, Document]]:
+        """Yield line number and document; a line with a problem is reported and skipped."""
+        docno, title, text, url = (_names(name, self.columns) for name in ("docno", "title", "text", "url"))
+        for line, record in records(self.path, report):
+            try:
+                document = Document(
+                    _key(record, docno),
+                    _text(record, title, required="title" in self.columns),
+                    _text(record, text, required=True),
+                    _text(record, url, required="url" in self.columns),
+                )
+            except ValueError as error:
+                report(self.path, line, str(error))
+            else:
+                yield line, document
+
+
+def read_queries(
+    path: Path, columns: Mapping[str, str] | None = None, report: Report = refuse
+) -> dict[str, str]:
+    """Read qid → text from a JSONL or TSV file."""
+    qid_names, query_names = (_names(name, columns or {}) for name in ("qid", "query"))
+    queries: dict[str, str] = {}
+    for line, record in records(path, report):
+        try:
+            qid, text = _key(record, qid_names), _text(record, query_names, required=True)
+            if qid in queries:
+                raise ValueError(f"query {qid!r} occurs twice")
+        except ValueError as error:
+            report(path, line, str(error))
+        else:
+            queries[qid] = text
+    return queries
+
+
+def read_grouped(path: Path) -> dict[str, list[str]]:
+    """Read `docno<TAB>text` lines (plain or .gz) as docno → texts, in file order."""
+    found: dict[str, list[str]] = {}
+    for number, line in text_lines(path):
+        docno, tab, text = line.partition("\t")
+        if not tab or not is_key(docno) or not text.strip():
+            raise FormatError(path, number, "expected a docno, a tab and a text")
+        found.setdefault(docno, []).append(text.strip())
+    return found
+
+
+def records(path: Path, report: Report = refuse) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    """Yield line number and record of a .jsonl or .tsv file (either may be gzipped)."""
+    readers = {".jsonl": _json_records, ".tsv": _tsv_records}
+    if kind(path) not in readers:
+        raise FormatError(path, 0, "expected a file name that ends in .jsonl or .tsv (or these with .gz)")
+    return readers[kind(path)](path, report)
+
+
+def _json_records(path: Path, report: Report) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    for line, raw in numbered_lines(path, report):
+        try:
+            record = orjson.loads(raw)
+        except orjson.JSONDecodeError as error:
+            report(path, line, f"expected a JSON object: {error}")
+        else:
+            if isinstance(record, dict):
+                yield line, record
+            else:
+                report(path, line, f"expected a JSON object, not {type(record).__name__}")
+
+
+def _tsv_records(path: Path, report: Report) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    header: list[str] = []
+    for line, text in text_lines(path, report):
+        cells = text.split("\t")
+        if not header:
+            header = cells
+            if len(set(header)) < len(header):
+                report(path, line, f"expected a header of distinct column names, found {header}")
+                return
+        elif len(cells) != len(header):
+            message = f"expected {len(header)} columns as in the header, found {len(cells)}"
+            report(path, line, message)
+        else:
+            yield line, dict(zip(header, cells, strict=True))
+
+
+def _names(field_name: str, columns: Mapping[str, str]) -> tuple[str, ...]:
+    return (columns[field_name],) if field_name in columns else USUAL_NAMES[field_name]
+
+
+def _key(record: Mapping[str, Any], names: tuple[str, ...]) -> str:
+    for name in names:
+        if name in record:
+            value = record[name]
+            key = str(value) if type(value) is int else value
+            if isinstance(key, str) and is_key(key):
+                return key
+            raise ValueError(f"expected {name!r} to be a key without white space, found {_short(value)}")
+    raise ValueError(f"missing field {' or '.join(map(repr, names))}")
+
+
+def _text(record: Mapping[str, Any], names: tuple[str, ...], *, required: bool = False) -> str:
+    for name in names:
+        if name in record:
+            value = record[name]
+            if isinstance(value, str):
+                return value
+            if value is not None or required:
+                raise ValueError(f"expected {name!r} to be a string, found {_short(value)}")
+            return ""
+    if required:
+        raise ValueError(f"missing field {' or '.join(map(repr, names))}")
+    return ""
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 40 else text[:37] + "..."

@@ -1,0 +1,150 @@
+"""TREC files (topics, qrels, runs, pairs) → queries, judgements, scores and query-document pairs.
+
+Topics come in the classic SGML-like form or in two columns; qrels in TREC's four columns or in BEIR's
+three, with or without its header. The first line of a file tells which form it has.
+"""
+
+import math
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from gr2.data.formats.lines import Report, is_key, refuse, text_lines
+
+GRADE = re.compile(r"[+-]?[0-9]{1,4}")
+GRADE_NAMES = ("score", "grade", "relevance", "rel", "label")
+TAG = re.compile(r"<(/?[a-zA-Z]+)>")
+TOPIC_START, TOPIC_END = (re.compile(tag, re.IGNORECASE) for tag in ("<top>", "</top>"))
+LABEL = re.compile(r"^(number|topic|title|description|narrative)\s*:\s*", re.IGNORECASE)
+
+
+def read_topics(path: Path, part: str = "title", report: Report = refuse) -> dict[str, str]:
+    """Read qid → text; `part` chooses the tag (title, desc, narr) of topics in the SGML-like form."""
+    lines = list(text_lines(path, report))
+    sgml = bool(lines) and lines[0][1].lstrip().startswith("<")
+    topics: dict[str, str] = {}
+    found = _sgml_topics(path, lines, part, report) if sgml else _two_columns(path, lines, report)
+    for line, qid, text in found:
+        if qid in topics:
+            report(path, line, f"topic {qid!r} occurs twice")
+        else:
+            topics[qid] = text
+    return topics
+
+
+def _two_columns(path: Path, lines: list[tuple[int, str]], report: Report) -> Iterator[tuple[int, str, str]]:
+    for line, text in lines:
+        qid, _, query = text.strip().replace("\t", " ", 1).partition(" ")
+        if is_key(qid) and query.strip():
+            yield line, qid, query.strip()
+        else:
+            report(path, line, "expected two columns: topic number and text")
+
+
+def _sgml_topics(
+    path: Path, lines: list[tuple[int, str]], part: str, report: Report
+) -> Iterator[tuple[int, str, str]]:
+    numbers = [line for line, _ in lines]
+    content = "\n".join(text for _, text in lines)
+    *topics, rest = TOPIC_END.split(content)
+    row = 0
+    for topic in topics:
+        line = numbers[row + _blank_lines(topic)]
+        row += topic.count("\n")
+        before, *bodies = TOPIC_START.split(topic)
+        parts = _parts("".join(bodies))
+        qid, text = parts.get("num", ""), parts.get(part, "")
+        if before.strip() or len(bodies) != 1:
+            report(path, line, "expected each topic between <top> and </top>")
+        elif not is_key(qid) or not text:
+            report(path, line, f"expected a topic with a number in <num> and text in <{part}>")
+        else:
+            yield line, qid, text
+    if rest.strip():
+        report(path, numbers[row + _blank_lines(rest)], "expected </top> after the last topic")
+
+
+def _blank_lines(text: str) -> int:
+    """The number of blank lines before a text starts."""
+    return text[: len(text) - len(text.lstrip())].count("\n")
+
+
+def _parts(body: str) -> dict[str, str]:
+    """The text after each tag of a topic, without its label: `<num> Number: 301` gives num → 301."""
+    _, *pieces = TAG.split(body)
+    texts = {tag.lower(): " ".join(text.split()) for tag, text in zip(pieces[::2], pieces[1::2], strict=True)}
+    return {tag: LABEL.sub("", text) for tag, text in texts.items()}
+
+
+def read_qrels(path: Path, report: Report = refuse) -> dict[str, dict[str, int]]:
+    """Read qid → docno → grade from either form."""
+    qrels: dict[str, dict[str, int]] = {}
+    for _, qid, docno, grade in numbered_qrels(path, report):
+        qrels.setdefault(qid, {})[docno] = grade
+    return qrels
+
+
+def numbered_qrels(path: Path, report: Report = refuse) -> Iterator[tuple[int, str, str, int]]:
+    """Yield line, qid, docno and grade; a pair that is judged twice must have the same grade."""
+    seen: dict[tuple[str, str], int] = {}
+    for position, (line, text) in enumerate(text_lines(path, report)):
+        cells = text.split()
+        if len(cells) not in (3, 4):
+            message = f"expected `qid docno grade` or `qid 0 docno grade`, found {len(cells)} columns"
+            report(path, line, message)
+            continue
+        if position == 0 and cells[-1].lower() in GRADE_NAMES:
+            continue  # BEIR's header
+        qid, docno, grade = cells[0], cells[-2], cells[-1]
+        if not GRADE.fullmatch(grade):
+            report(path, line, f"expected an integer grade, found {grade[:40]!r}")
+        elif seen.setdefault((qid, docno), int(grade)) != int(grade):
+            message = f"query {qid!r} and document {docno!r} were already judged {seen[qid, docno]}"
+            report(path, line, message)
+        else:
+            yield line, qid, docno, int(grade)
+
+
+def read_run(path: Path, report: Report = refuse) -> dict[str, dict[str, float]]:
+    """Read qid → docno → score. The rank column is ignored, as trec_eval does: scores decide."""
+    run: dict[str, dict[str, float]] = {}
+    for line, text in text_lines(path, report):
+        cells = text.split()
+        if len(cells) != 6:
+            report(path, line, f"expected `qid Q0 docno rank score tag`, found {len(cells)} columns")
+            continue
+        qid, _, docno, _, score, _ = cells
+        if not is_key(qid) or not is_key(docno):
+            report(path, line, "expected printable query and document keys")
+        elif (value := _number(score)) is None:
+            report(path, line, f"expected a finite number as score, found {score[:40]!r}")
+        elif docno in run.setdefault(qid, {}):
+            report(path, line, f"document {docno!r} occurs twice for query {qid!r}")
+        else:
+            run[qid][docno] = value
+    return run
+
+
+def read_pairs(path: Path | None, report: Report = refuse) -> dict[str, set[str]]:
+    """Read `qid docno` lines as qid → docnos, such as the pairs to exclude from an evaluation.
+
+    Without a file there are no pairs.
+    """
+    pairs: dict[str, set[str]] = {}
+    if path is None:
+        return pairs
+    for line, text in text_lines(path, report):
+        cells = text.split()
+        if len(cells) == 2:
+            pairs.setdefault(cells[0], set()).add(cells[1])
+        else:
+            report(path, line, f"expected `qid docno`, found {len(cells)} columns")
+    return pairs
+
+
+def _number(text: str) -> float | None:
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if math.isfinite(value) and "_" not in text else None

@@ -1,0 +1,1 @@
+"""From a checkpoint to a searchable model: backbone, network, vectors, node prior, folder, search."""

@@ -1,0 +1,313 @@
+"""A pretrained checkpoint → encoder, decoder, tokenizer, and embedding and head tables.
+
+Three kinds of backbone: a T5 or BART checkpoint, by folder or hub name; any text encoder, which gets a fresh
+T5 decoder stack; and a backbone written by `gr2 pretrain` (`save_backbone`), an encoder-decoder trained to
+generate docids but not tied to any. The rows for docid tokens are taken from its tables, so a backbone works
+with any docids.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from gr2.docids.docids import Tokenise
+from gr2.model.quantised_io import Storage, load_weights, save_weights
+from gr2.store import MANIFEST, atomic_folder, verify, write_json, write_text
+
+START, END, FIRST = 0, 1, 2
+"""The decoder's own vocabulary: 0 is start and padding, 1 is end, docid tokens begin at 2."""
+Family = Literal["t5", "bart", "encoder"]
+FORMAT = 1
+OWN = "backbone.json"
+EMBEDDED = Path(__file__).parent / "backbones"
+"""Backbones that come with the package, by name."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FreshDecoder:
+    """Shape and initialisation of the decoder stack that a text encoder gets."""
+
+    layers: int = 2
+    heads: int = 6
+    feed_forward: int = 1024
+    unit_norm_head: bool = False
+    """Start the head with unit-norm rows: a frozen head needs them, or the decoder's signal vanishes.
+    Otherwise rows are scaled by 1/√width as in T5, which is a norm of about 1/20 for a text encoder."""
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The parts from which a network is built."""
+
+    family: Family
+    encoder: Any
+    decoder: Any
+    special: tuple[int, int]
+    """The token ids whose rows become those of start and end."""
+    embedding: Tensor
+    """[V, W] the decoder's input embeddings, by the tokenizer's token id."""
+    head: Tensor
+    """[V, W] the rows of the output layer, by the tokenizer's token id."""
+    more: Mapping[str, Tensor] = field(default_factory=dict)
+    """Further weights of the network by name, if the checkpoint has more than encoder and decoder."""
+    fresh: bool = True
+    """Whether the decoder has not been trained on docids yet."""
+    scale: float | None = None
+    """The head is the encoder's word embeddings times this factor; None if it has a table of its own."""
+
+
+def parts_of(backbone: str | Path, fresh: FreshDecoder) -> Parts:
+    """Load a checkpoint; fresh parts are initialised with torch's current random state."""
+    backbone = located(backbone)
+    if is_own(backbone):
+        return _from_own(Path(backbone))
+    kind = transformers().AutoConfig.from_pretrained(backbone).model_type
+    if kind in ("t5", "mt5"):
+        return _from_t5(backbone)
+    return _from_bart(backbone) if kind == "bart" else _from_encoder(backbone, fresh)
+
+
+def makes_vectors(backbone: str | Path) -> bool:
+    """Whether the mean of its encoder's states is a usable text vector; that of T5 and BART is not."""
+    backbone = located(backbone)
+    if is_own(backbone):
+        content = json.loads((Path(backbone) / OWN).read_text(encoding="utf-8"))
+        return bool(content["family"] == "encoder")
+    return not transformers().AutoConfig.from_pretrained(backbone).is_encoder_decoder
+
+
+def tokenizer_of(backbone: str | Path) -> Any:
+    """The tokenizer of a checkpoint."""
+    backbone = located(backbone)
+    place = Path(backbone) / "tokenizer" if is_own(backbone) else backbone
+    return transformers().AutoTokenizer.from_pretrained(place)
+
+
+def tokeniser(backbone: str, *, max_tokens: int = 32) -> Tokenise:
+    """The backbone's tokenizer for docids: no special tokens, at most `max_tokens` tokens."""
+    tokenizer = tokenizer_of(backbone)
+
+    def tokenise(texts: list[str]) -> list[list[int]]:
+        if not texts:
+            return []
+        rows = tokenizer(texts, add_special_tokens=False)["input_ids"]
+        # A number at the end distinguishes docids with the same text, so the middle is cut.
+        most = max_tokens
+        return [row if len(row) <= most else [*row[: most - 4], *row[-4:]] for row in map(list, rows)]
+
+    return tokenise
+
+
+def located(backbone: str | Path) -> str | Path:
+    """The folder of a backbone that comes with the package; any other name or path unchanged."""
+    embedded, here = EMBEDDED / backbone, Path(backbone)
+    is_one = (here / OWN).is_file() or (here / "config.json").is_file()
+    return embedded if embedded.is_dir() and not is_one else backbone
+
+
+def identity(backbone: str | Path) -> str:
+    """A name that identifies a backbone: one of our own by its content, any other by its name."""
+    if not is_own(backbone):
+        return str(backbone)
+    manifest = (Path(located(backbone)) / MANIFEST).read_bytes()
+    return f"{Path(backbone).name} {hashlib.sha256(manifest).hexdigest()[:12]}"
+
+
+def is_own(backbone: str | Path) -> bool:
+    """Whether it is a folder that `save_backbone` wrote."""
+    return (Path(located(backbone)) / OWN).is_file()
+
+
+def save_backbone(
+    folder: Path,
+    family: Family,
+    encoder: Any,
+    decoder: Any,
+    weights: Mapping[str, Tensor],
+    tables: Mapping[str, Tensor],
+    tokenizer: Any,
+    about: Mapping[str, Any],
+    *,
+    storage: Storage = "fp32",
+    card: str = "",
+) -> None:
+    """Write a backbone as a folder with a manifest.
+
+    Args:
+        folder: the folder to write.
+        family: the network's family.
+        encoder: the encoder module, for its configuration.
+        decoder: the decoder module, for its configuration.
+        weights: the network's weights by name, without the rows of docid tokens.
+        tables: `embedding` and `head` [V, W], unless they are made from the encoder's word embeddings.
+        tokenizer: the tokenizer, saved with the weights.
+        about: special tokens and provenance, as JSON.
+        storage: 32 or 16 bits per weight, or 8 bits with a scale per row.
+        card: the model card; empty for none.
+    """
+    with atomic_folder(folder) as temporary:
+        if card:
+            write_text(temporary / "README.md", card)
+        encoder.config.save_pretrained(temporary / "encoder")
+        decoder.config.save_pretrained(temporary / "decoder")
+        tokenizer.save_pretrained(temporary / "tokenizer")
+        everything = dict(weights) | {f"tables.{name}": table for name, table in tables.items()}
+        save_weights(everything, temporary / "weights.safetensors", storage)
+        write_json(temporary / OWN, {"format": FORMAT, "family": family, **about})
+
+
+def _from_own(folder: Path) -> Parts:
+    verify(folder)
+    content = json.loads((folder / OWN).read_text(encoding="utf-8"))
+    if content.get("format") != FORMAT:
+        raise ValueError(f"{folder}: has format {content.get('format')}, this version reads {FORMAT}")
+    family: Family = content["family"]
+    stored = load_weights(folder / "weights.safetensors")
+    encoder, decoder = empty_stacks(family, folder / "encoder", folder / "decoder")
+    encoder.load_state_dict(_below("encoder.", stored), strict=False)
+    decoder.load_state_dict(_below("decoder.", stored), strict=False)
+    words = encoder.get_input_embeddings().weight.detach()
+    own = _below("tables.", stored)
+    scale = content.get("scale", width_of(decoder.config) ** -0.5)
+    first, last = content["special"]
+    more = {n: v for n, v in stored.items() if not n.startswith(("encoder.", "decoder.", "tables."))}
+    return Parts(
+        family,
+        encoder,
+        decoder,
+        (first, last),
+        own.get("embedding", words),
+        own.get("head", words * scale),
+        more,
+        fresh=False,
+        scale=None if "head" in own else scale,
+    )
+
+
+def _below(prefix: str, stored: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {n.removeprefix(prefix): v for n, v in stored.items() if n.startswith(prefix)}
+
+
+def empty_stacks(family: Family, encoder: Path, decoder: Path) -> tuple[Any, Any]:
+    """Encoder and decoder from stored configurations, without pretrained weights."""
+    hf = transformers()
+    shape, kind = hf.AutoConfig.from_pretrained(decoder), hf.AutoConfig.from_pretrained(encoder)
+    if family == "bart":
+        models = hf.models.bart.modeling_bart
+        return models.BartEncoder(kind), models.BartDecoder(shape)
+    stack = hf.models.t5.modeling_t5.T5Stack
+    reader = stack(kind) if family == "t5" else hf.AutoModel.from_config(kind)
+    writer = stack(shape)
+    if family == "encoder":
+        reader.pooler = None
+    _fuse(reader)
+    _fuse(writer)
+    return reader, writer
+
+
+def _from_t5(backbone: str | Path) -> Parts:
+    model = transformers().T5ForConditionalGeneration.from_pretrained(backbone, dropout_rate=0.0)
+    words = model.shared.weight.detach()
+    head, scale = _stored_head(backbone), None
+    if head is None:  # tied to the embeddings; T5 then scales the states, here the rows are scaled instead
+        scale = model.config.d_model**-0.5
+        head = words * scale
+    _fuse(model)
+    model.encoder.embed_tokens = model.shared  # with an untied head, the encoder's own may be left random
+    special = (model.config.decoder_start_token_id, model.config.eos_token_id)
+    return Parts("t5", model.encoder, model.decoder, special, words, head, scale=scale)
+
+
+def _from_bart(backbone: str | Path) -> Parts:
+    zero = dict.fromkeys(("dropout", "attention_dropout", "activation_dropout"), 0.0)
+    model = transformers().BartForConditionalGeneration.from_pretrained(backbone, **zero)
+    decoder = model.model.decoder
+    table = decoder.embed_tokens.weight.detach() * getattr(decoder.embed_tokens, "embed_scale", 1.0)
+    special = (model.config.decoder_start_token_id, model.config.eos_token_id)
+    return Parts("bart", model.model.encoder, decoder, special, table, model.lm_head.weight.detach())
+
+
+def _from_encoder(backbone: str | Path, fresh: FreshDecoder) -> Parts:
+    hf = transformers()
+    zero = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    encoder = hf.AutoModel.from_pretrained(backbone, **zero)
+    encoder.pooler = None  # its parameters would never get a gradient
+    width = width_of(encoder.config)
+    stack = hf.models.t5.modeling_t5.T5Stack(
+        hf.T5Config(
+            vocab_size=FIRST,
+            d_model=width,
+            d_kv=width // fresh.heads,
+            d_ff=fresh.feed_forward,
+            num_layers=fresh.layers,
+            num_heads=fresh.heads,
+            feed_forward_proj="gated-gelu",
+            dropout_rate=0.0,
+            is_decoder=True,
+            is_encoder_decoder=False,
+            use_cache=False,
+            pad_token_id=START,
+            eos_token_id=END,
+            decoder_start_token_id=START,
+        )
+    )
+    tokenizer = hf.AutoTokenizer.from_pretrained(backbone)
+    special = (
+        tokenizer.cls_token_id or tokenizer.bos_token_id,
+        tokenizer.sep_token_id or tokenizer.eos_token_id,
+    )
+    words = encoder.get_input_embeddings().weight.detach()
+    _fuse(stack)
+    scale = 1 / float(words.norm(dim=1).mean()) if fresh.unit_norm_head else width**-0.5
+    return Parts("encoder", encoder, stack, special, words, words * scale, scale=scale)
+
+
+def width_of(config: Any) -> int:
+    """The width of the hidden states of an encoder or decoder."""
+    return int(getattr(config, "hidden_size", None) or config.d_model)
+
+
+def _fuse(model: nn.Module) -> None:
+    """Compute T5's GELU in one operation; transformers uses eight, which slows training."""
+    slow = import_module("transformers.activations").NewGELUActivation
+    for module in list(model.modules()):
+        if isinstance(getattr(module, "act", None), slow):
+            module.act = nn.GELU(approximate="tanh")
+
+
+def _stored_head(backbone: str | Path) -> Tensor | None:
+    """The output layer that a T5 checkpoint stores, if it stores one.
+
+    transformers 5 ties the head to the embeddings by default, even for checkpoints with an untied head
+    (flan-T5, T5 v1.1), which then generate garbage. So the weights file decides.
+    """
+    from safetensors import safe_open
+
+    file = transformers().utils.hub.cached_file(
+        str(backbone), "model.safetensors", _raise_exceptions_for_missing_entries=False
+    )
+    if file is None:
+        raise ValueError(
+            f"{backbone}: expected weights in model.safetensors (convert other files to it first)"
+        )
+    with safe_open(file, framework="pt") as stored:
+        return stored.get_tensor("lm_head.weight").float() if "lm_head.weight" in stored.keys() else None  # noqa: SIM118
+
+
+def transformers() -> Any:
+    """The library, imported on first use; typed as Any because its annotations miss its dynamic classes."""
+    return import_module("transformers")
+
+
+def rows_of(table: Tensor, special: tuple[int, int], tokens: "list[int] | int") -> Tensor:
+    """The rows of start, end and each docid token; the rows of codes are random, at the table's scale."""
+    if isinstance(tokens, int):
+        return torch.cat([table[list(special)], torch.randn(tokens, table.shape[1]) * table.std()])
+    return table[[*special, *tokens]].clone()

@@ -1,0 +1,134 @@
+"""Documents and a pretrained encoder → vectors: of the whole document, and of its pieces.
+
+A document is encoded as its leading text and as pieces, each with its title; it is scored by the mean of all
+these vectors and by its best piece (MaxP). Vectors are computed once and saved in a file. Nothing here uses
+relevance judgements.
+
+Shapes: N documents, P pieces of all documents, Q queries, W width.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors.numpy import load_file, save_file
+
+from gr2.data.collection import Collection, Document
+from gr2.model.backbone import identity
+from gr2.model.config import VectorConfig
+from gr2.model.encoder import Encoder, Vectors
+from gr2.store import atomic_file
+from gr2.text import pieces
+
+DECIMALS = 6  # of a score; further digits depend on how a matrix product is split into blocks
+
+
+@dataclass(frozen=True)
+class DocumentVectors:
+    """The vectors of a corpus; documents without any word are left out."""
+
+    config: VectorConfig
+    """How they were made."""
+    docnos: Sequence[str]
+    """In descending order, so that a stable sort by score follows the tie rule of runs."""
+    means: Vectors
+    """[N, W] the mean vector of each document, of unit length."""
+    parts: Vectors
+    """[P, W] the vectors of all pieces, document by document."""
+    starts: NDArray[np.int64]
+    """[N + 1] index of the first piece of each document, then P."""
+
+    @property
+    def nbytes(self) -> int:
+        """The size of the vectors in bytes."""
+        return self.means.nbytes + self.parts.nbytes
+
+    def of(self, docnos: Sequence[str]) -> Vectors:
+        """The mean vectors of these documents [len(docnos), W]; zeros for documents left out."""
+        place = {docno: row for row, docno in enumerate(self.docnos)}
+        none = np.zeros(self.means.shape[1], np.float32)
+        return np.stack([self.means[place[docno]] if docno in place else none for docno in docnos])
+
+    def scores(self, queries: Vectors, block: int = 4096) -> Vectors:
+        """The score of every document for each query [Q, W] → [Q, N], a block of documents at a time."""
+        scores = queries @ self.means.T
+        if not len(self.parts):
+            return scores.round(DECIMALS)
+        for a in range(0, len(self.docnos), block):
+            b = min(a + block, len(self.docnos))
+            first, last = self.starts[a], self.starts[b]
+            each = queries @ self.parts[first:last].T
+            best = np.maximum.reduceat(each, self.starts[a:b] - first, axis=1)
+            scores[:, a:b] = self.config.mix * scores[:, a:b] + (1 - self.config.mix) * best
+        return scores.round(DECIMALS)
+
+
+def encode_documents(
+    documents: Iterable[Document],
+    encoder: Encoder,
+    config: VectorConfig | None = None,
+    *,
+    progress: bool = False,
+) -> DocumentVectors:
+    """Encode title and text of each document that has at least one word."""
+    config = config or VectorConfig()
+    found = {document.docno: _texts(document, config) for document in documents if document.contents.split()}
+    if not found:
+        raise ValueError("dense search needs at least one document with a word in it")
+    docnos = sorted(found, reverse=True)
+    texts = [found[docno][0] for docno in docnos] + [part for docno in docnos for part in found[docno][1]]
+    vectors = encoder.encode(texts, max_tokens=config.max_tokens, progress=progress)
+    leads, parts = vectors[: len(docnos)], vectors[len(docnos) :].copy()  # a view would keep all vectors
+    starts = np.cumsum([0, *(len(found[docno][1]) for docno in docnos)])
+    means = leads + np.add.reduceat(parts, starts[:-1], axis=0) if len(parts) else leads
+    means = means / np.maximum(np.linalg.norm(means, axis=1, keepdims=True), 1e-12)
+    return DocumentVectors(config, docnos, means, parts, starts)
+
+
+def document_vectors(
+    collection: Collection,
+    docnos: Sequence[str],
+    backbone: str,
+    folder: Path,
+    config: VectorConfig | None = None,
+    *,
+    progress: bool = False,
+) -> Vectors:
+    """The mean vectors of these documents [N, W], computed once and saved in the folder.
+
+    Each combination of backbone, collection and configuration has its own file.
+    """
+    path = vectors_path(collection, backbone, folder, config)
+    if not path.exists():
+        encoder = Encoder.load(backbone)
+        keep_vectors(encode_documents(collection.documents, encoder, config, progress=progress), docnos, path)
+    return load_file(path)["vectors"]
+
+
+def vectors_path(
+    collection: Collection, backbone: str, folder: Path, config: VectorConfig | None = None
+) -> Path:
+    """The file in which `document_vectors` saves them."""
+    made = f"{identity(backbone)} {collection.fingerprint}"
+    if config not in (None, VectorConfig()):
+        made += f" {config}"
+    key = blake2b(made.encode(), digest_size=6).hexdigest()
+    return folder / f"vectors.{Path(backbone).name}.{key}.safetensors"
+
+
+def keep_vectors(vectors: DocumentVectors, docnos: Sequence[str], path: Path) -> None:
+    """Save the mean vectors of these documents; the file is written completely or not at all."""
+    with atomic_file(path) as temporary:
+        save_file({"vectors": vectors.of(docnos)}, temporary)
+
+
+def _texts(document: Document, config: VectorConfig) -> tuple[str, list[str]]:
+    """The leading text of a document, and its pieces (at least one if wanted), each with the title."""
+    lead = " ".join(document.contents.split()[: config.max_tokens])
+    if not config.pieces:
+        return lead, []
+    parts = pieces(document.text, config.words, config.pieces) or [""]
+    return lead, [" ".join([*document.title.split(), part]).strip() for part in parts]

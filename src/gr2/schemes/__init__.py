@@ -1,0 +1,1 @@
+"""How documents get docids: the schemes by name (`registry`) and the quality of what they make (`health`)."""

@@ -1,0 +1,96 @@
+"""All settings of docid schemes; each default is defined here and nowhere else.
+
+Imports nothing heavy, because the command line is generated from these classes.
+"""
+
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from gr2.training.config import OptimiserConfig
+
+
+@dataclass(frozen=True, kw_only=True)
+class FusionConfig:
+    """The fusion network and its loss; the defaults are the paper's unless a field says otherwise."""
+
+    regularised: bool = True
+    """Train with the latent space; without it, this is the plain generator of the scheme `query` (−RF)."""
+    width: int = 64
+    """Z, dimensions of the latent space."""
+    slots: int = 4
+    """M, memory slots through which the decoder attends to the latent vector."""
+    latent_only: bool = False
+    """Let the generator's decoder attend to the slots only, as the autoencoder's does."""
+    similarity: Literal["cosine", "dot"] = "cosine"
+    """Similarity used in L_Rel and L_Div. paper: dot."""
+    temperature: float = 0.1
+    """Temperature that divides the similarities in L_Rel. paper: none, since its dot products are large."""
+    log: bool = True
+    """Compute L_Rel as cross-entropy. paper: the softmax ratio without the logarithm."""
+    alpha: float = 1.0
+    """α, weight of L_Rel."""
+    beta: float = 30.0
+    """β, weight of L_Div."""
+    smoothing: float = 0.1
+    """Label smoothing of the generated tokens, from 0 to 1."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GeneratorConfig:
+    """Training and decoding of the docid generator (schemes fusion and query)."""
+
+    fusion: FusionConfig = FusionConfig()
+    steps: int = 1000
+    """Optimiser steps of the docid generator."""
+    pairs: int = 20_000
+    """Maximum document-query pairs to train on; each document's most specific queries come first."""
+    batch: int = 16
+    """Document-query pairs per batch."""
+    optimiser: OptimiserConfig = OptimiserConfig(
+        learning_rate=1e-3, pretrained_rate=0.3, average=0.0, bf16=False
+    )
+    document_tokens: int = 128
+    """Tokens to which a document is truncated. paper: 512."""
+    query_tokens: int = 16
+    """Tokens to which a query is truncated; also the maximum length of a docid."""
+    radius: float = 2.0
+    """|r|, distance from the document's latent vector at which to sample. paper: 2 (graded), 1.5 (binary)."""
+    beams: int = 10
+    """Beams, hence the maximum proposals per document."""
+    length_penalty: float = 1.0
+    """Exponent of the length by which a proposal's score is divided."""
+    device: str = "auto"
+    """Device to train and decode on: auto takes cuda, then mps, else cpu."""
+    tries: int = 3
+    """New samples for a document whose proposals are all taken, each at twice the previous radius."""
+
+    @property
+    def learning(self) -> dict[str, Any]:
+        """The settings of training; the others concern decoding and can change afterwards."""
+        writing = ("radius", "beams", "length_penalty", "tries", "device")
+        return {name: value for name, value in asdict(self).items() if name not in writing}
+
+
+@dataclass(frozen=True, kw_only=True)
+class SchemeConfig:
+    """How documents get docids."""
+
+    scheme: str = "auto"
+    """Docid scheme; auto takes title if nearly all documents have one, else summary."""
+    words: int = 6
+    """Maximum words of a docid taken from the document's text (title, url, summary, terms)."""
+    branches: int = 10
+    """Clusters per level of hierarchical k-means. DSI: 10. NCI: 30."""
+    max_leaf: int = 100
+    """Documents up to which k-means does not split a cluster again. DSI: 100. NCI: 30."""
+    code_length: int = 0
+    """Codes per pq or rq docid; 0 means 24 for pq (Ultron) and 32 for rq (RIPOR)."""
+    codebook_size: int = 256
+    """Different codes at each position of a pq or rq docid; a power of 2."""
+    encoder: str = ""
+    """Checkpoint that encodes documents for kmeans, pq and rq; empty means the backbone."""
+    generator: str = ""
+    """Checkpoint from which the docid generator of fusion and query is trained; empty means the backbone."""
+    generation: GeneratorConfig = GeneratorConfig()
+    seed: int = 0
+    """Random seed; the same seed gives the same docids."""

@@ -1,0 +1,63 @@
+"""A whole generative system as one configuration, and the named presets.
+
+Imports nothing heavy, because the command line is generated from it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated
+
+from tyro.conf import arg
+
+from gr2.model.config import BACKBONE, SearchConfig
+from gr2.schemes.config import GeneratorConfig, SchemeConfig
+from gr2.training.config import (
+    AugmentConfig,
+    BatchConfig,
+    ObjectiveConfig,
+    OptimiserConfig,
+    PriorConfig,
+    ScheduleConfig,
+    TrainingConfig,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GenerativeConfig:
+    """Docids, training and search of a generative system; the defaults are the preset `default`."""
+
+    backbone: str = BACKBONE
+    """gr2-mini, or folder or hub name of a T5, BART or encoder checkpoint."""
+    docids: SchemeConfig = SchemeConfig()
+    training: Annotated[TrainingConfig, arg(name="")] = TrainingConfig()
+    search: SearchConfig = SearchConfig()
+
+
+PRESETS: Mapping[str, GenerativeConfig] = {
+    "default": GenerativeConfig(),
+    "fast": GenerativeConfig(training=TrainingConfig(schedule=ScheduleConfig(steps=20))),
+    "paper": GenerativeConfig(
+        backbone="google-t5/t5-base",
+        docids=SchemeConfig(
+            scheme="fusion", generation=GeneratorConfig(document_tokens=512, query_tokens=32)
+        ),
+        training=TrainingConfig(
+            objective=ObjectiveConfig(normaliser="vocabulary", smoothing=0.1),
+            batches=BatchConfig(queries=60, texts=60),
+            optimiser=OptimiserConfig(learning_rate=5e-5, average=0.0),
+            schedule=ScheduleConfig(steps=50_000),
+            augment=AugmentConfig(paragraphs=3, sentences=3, entities=3, pieces=0, max_words=512),
+            prior=PriorConfig(vectors_per_document=0.0),
+            max_tokens=512,
+        ),
+        search=SearchConfig(beams=20),
+    ),
+}
+"""`default`: recommended by docs/results.md; `paper`: the paper's settings; `fast`: for a first look."""
+
+
+def preset(name: str) -> GenerativeConfig:
+    """A preset by name; the error for an unknown name lists the known ones."""
+    if name not in PRESETS:
+        raise ValueError(f"no preset is called {name!r}; there are: {', '.join(PRESETS)}")
+    return PRESETS[name]

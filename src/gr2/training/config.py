@@ -1,0 +1,204 @@
+"""All settings of a training run; each default is defined here and nowhere else.
+
+The defaults are those that docs/results.md recommends for a small model on a CPU; where the paper's value is
+known and differs, the field says so. `systems/config.py` has the paper's settings as a preset. Imports
+nothing heavy, because the command line is generated from these classes.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any, Literal, TypeVar, get_type_hints
+
+from gr2.model.config import NetworkConfig, Normaliser, VectorConfig
+
+Similarity = Literal["cosine", "dot"]
+Constraint = Literal["pair", "next", "level_mean", "off"]
+Penalty = Literal["prose", "literal", "pow2", "uniform"]
+Config = TypeVar("Config")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ObjectiveConfig:
+    """The loss L_total = γ·L_MGCC + L_MLE^q + L_MLE^d and its variants."""
+
+    gamma: float = 1.0
+    """γ, weight of L_MGCC; 0 drops L_MGCC and does not compute representations."""
+    temperature: float = 0.1
+    """τ, temperature of L_MGCC."""
+    similarity: Similarity = "cosine"
+    """Similarity of f_q and f_id in L_MGCC."""
+    penalty: Penalty = "prose"
+    """Interpretation of the grade penalty λ; uniform is the variant no-lambda."""
+    constraint: Constraint = "pair"
+    """How a grade's loss is bounded by those of higher grades; off is the variant no-max."""
+    query_loss: str = "mle"
+    """Loss of query-docid pairs: mle (L_MLE^q), weighted (CE), lambda_rank (LR), or a registered one."""
+    normaliser: Normaliser = "trie"
+    """Softmax over the children of a trie node, or over all docid tokens. paper: vocabulary."""
+    smoothing: float = 0.0
+    """Label smoothing of docid tokens, from 0 to 1. paper: 0.1."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchConfig:
+    """The size of a training batch."""
+
+    queries: int = 16
+    """Queries per batch."""
+    per_grade: int = 2
+    """Maximum docids per query and grade; the judged documents of a grade take turns over the epochs."""
+    texts: int = 4
+    """Document texts per batch."""
+    self_negatives: int = 2
+    """Self-negatives per query in the self-negative stage."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class OptimiserConfig:
+    """The optimiser, its learning rates, and weight averaging."""
+
+    learning_rate: float = 1e-4
+    """Peak learning rate of new parameters; a new decoder without a node prior needs 1e-3. paper: 5e-5."""
+    pretrained_rate: float = 1.0
+    """Factor on the learning rate of pretrained parameters."""
+    weight_decay: float = 0.01
+    """Weight decay of AdamW. paper: the same value, with Adam."""
+    warmup: float = 0.1
+    """Share of the steps over which the learning rate warms up, from 0 to 1. paper: the same."""
+    clip: float = 1.0
+    """Maximum gradient norm; larger gradients are clipped."""
+    accumulate: int = 1
+    """Batches per step whose gradients are averaged; docids of different batches are not contrasted."""
+    average: float = 0.3
+    """Share of the steps, at the end of training, over which weights are averaged; 0 turns it off."""
+    bf16: bool | None = None
+    """Train in bfloat16 mixed precision; None uses it where the device has it in hardware."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScheduleConfig:
+    """The stages of training, their length, validation and checkpoints."""
+
+    frozen_steps: int = 0
+    """Steps of a first stage with a frozen encoder, whose states are cached: many times faster per step."""
+    steps: int = 200
+    """Steps of the main stage, in which all weights are trained. paper: 50000."""
+    self_negative_steps: int = 0
+    """Steps of a last stage with the model's own wrong docids as extra negatives."""
+    dev: str = ""
+    """Split on which the best weights are selected, by decoding its queries; empty keeps the last weights."""
+    measure: str = "nDCG@20"
+    """Measure for selecting the best weights (nDCG with exponential gain)."""
+    validate_every: int = 100
+    """Steps between validations."""
+    patience: int = 0
+    """Validations without improvement after which training stops; 0 never stops early."""
+    checkpoint_minutes: float = 5.0
+    """Minutes between checkpoints."""
+    log_every: int = 20
+    """Steps between lines of metrics.jsonl."""
+
+    def __post_init__(self) -> None:
+        """Refuse what would make no sense."""
+        for name in ("frozen_steps", "steps", "self_negative_steps", "patience"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"expected {name} of at least 0, found {getattr(self, name)}")
+        if min(self.validate_every, self.log_every) < 1:
+            raise ValueError("expected validate_every and log_every of at least 1")
+
+
+@dataclass(frozen=True, kw_only=True)
+class AugmentConfig:
+    """The texts of a document from which its docid is trained, besides its title."""
+
+    paragraphs: int = 0
+    """Leading paragraphs per document. paper: 3."""
+    sentences: int = 0
+    """Leading sentences per document. paper: 3."""
+    entities: int = 0
+    """Entities per document, drawn at random. paper: 3."""
+    pieces: int = 8
+    """Maximum pieces per document, spread evenly over its text. paper: none; they give coverage as in DSI."""
+    words: int = 32
+    """Words per piece."""
+    max_words: int = 128
+    """Words to which each text is truncated."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PriorConfig:
+    """The node prior: document vectors in the trie, added to the decoder's logits. paper: has none."""
+
+    vectors_per_document: float = 1.0
+    """Vectors of the node prior per document; 0 means no prior. A prior needs the trie normaliser."""
+    documents: VectorConfig = VectorConfig()
+    """How documents are encoded as vectors."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingConfig:
+    """A whole training run; saved in the model folder."""
+
+    variant: str = "gr2"
+    """Variant of the paper: gr2 (full), no-fusion (−RF), no-lambda (−λ), no-max (−Max), MLE, CE, LR."""
+    objective: ObjectiveConfig = ObjectiveConfig()
+    batches: BatchConfig = BatchConfig()
+    optimiser: OptimiserConfig = OptimiserConfig()
+    schedule: ScheduleConfig = ScheduleConfig()
+    augment: AugmentConfig = AugmentConfig()
+    prior: PriorConfig = PriorConfig()
+    network: NetworkConfig = NetworkConfig()
+    max_tokens: int = 64
+    """Tokens to which queries and document texts are truncated. paper: 512 for documents."""
+    freeze_embeddings: bool = False
+    """Freeze the embeddings and output rows of docid tokens; pre-training needs it."""
+    seed: int = 0
+    """Random seed; the same seed gives the same weights."""
+    device: str = "auto"
+    """Device to train on: auto takes cuda, then mps, else cpu."""
+
+    def __post_init__(self) -> None:
+        """Reject a node prior without the trie normaliser: the model could not be searched."""
+        if self.prior.vectors_per_document > 0 and self.objective.normaliser != "trie":
+            raise ValueError(
+                "a node prior needs the trie normaliser: choose it, or 0 vectors per document for no prior"
+            )
+
+
+def as_json(config: object) -> dict[str, Any]:
+    """A configuration as plain JSON values."""
+    return json.loads(json.dumps(asdict(config)))  # type: ignore[no-any-return, call-overload]
+
+
+def from_json(kind: type[Config], stored: Mapping[str, Any]) -> Config:
+    """A configuration from what `as_json` returned; missing fields get their defaults.
+
+    >>> from_json(TrainingConfig, {"schedule": {"steps": 5}}).schedule.steps
+    5
+    """
+    hints = get_type_hints(kind)
+    known = {field.name for field in fields(kind)}  # type: ignore[arg-type]
+    if unknown := sorted(set(stored) - known):
+        raise ValueError(f"{kind.__name__} has no field {unknown[0]!r}; it has: {', '.join(sorted(known))}")
+    values = {
+        name: from_json(hints[name], value) if isinstance(value, Mapping) else value
+        for name, value in stored.items()
+    }
+    return kind(**values)
+
+
+def with_settings(config: Config, settings: Mapping[str, Any]) -> Config:
+    """A configuration with some fields changed, each given by its dotted path.
+
+    >>> with_settings(TrainingConfig(), {"schedule.steps": 5, "seed": 1}).schedule.steps
+    5
+    """
+    for path, value in settings.items():
+        name, _, rest = path.partition(".")
+        if name not in {field.name for field in fields(config)}:  # type: ignore[arg-type]
+            raise ValueError(f"{type(config).__name__} has no field {name!r}")
+        inner = getattr(config, name)
+        changed = with_settings(inner, {rest: value}) if rest else value
+        config = replace(config, **{name: changed})  # type: ignore[type-var]
+    return config

@@ -1,0 +1,248 @@
+"""A collection and its docids → a trained model in a folder: what `gr2 train` does.
+
+There are up to three stages, each a run of `train` with its own checkpoints: with a frozen encoder, with all
+weights trained, and with the model's own wrong docids as extra negatives. Under torchrun, each process reads
+its own batches, and the first one writes the files.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from pathlib import Path
+
+from gr2.data.collection import Collection
+from gr2.docids.docids import Docids
+from gr2.evaluate.measures import Convention, evaluate
+from gr2.model.backbone import identity, makes_vectors
+from gr2.model.config import GR2Config
+from gr2.model.device import device_of
+from gr2.model.document_vectors import document_vectors
+from gr2.model.encoder import Vectors
+from gr2.model.gr2 import GR2
+from gr2.model.node_prior import Prior
+from gr2.model.word_prior import word_space
+from gr2.store import Workspace
+from gr2.training.batches import Batches, Examples
+from gr2.training.config import TrainingConfig, as_json
+from gr2.training.distributed import join_ranks
+from gr2.training.encoder_cache import STATES, EncoderCache
+from gr2.training.examples import examples_of
+from gr2.training.loop import LoopConfig, train
+from gr2.training.objective import Objective
+from gr2.training.progress import progress_bar
+from gr2.training.variants import QueryLoss, variant_objective, variant_of
+
+
+class Stage(Enum):
+    """The stages of a training run; the value is the name of the stage's folder."""
+
+    FROZEN = "frozen"
+    JOINT = "joint"
+    SELF_NEGATIVES = "self-negatives"
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What a training run starts from."""
+
+    model: GR2
+    examples: Examples
+    objective: Objective
+
+
+def fit(
+    collection: Collection,
+    docids: Docids,
+    backbone: str,
+    out: str | Path,
+    config: TrainingConfig | None = None,
+    *,
+    vectors: Vectors | None = None,
+    pseudo_queries: Mapping[str, Sequence[str]] | None = None,
+    query_loss: QueryLoss | None = None,
+    prepared: Prepared | None = None,
+    states: Path | None = None,
+    resume: bool = False,
+    progress: bool = False,
+) -> GR2:
+    """Train on the `train` split and write the model; checkpoints and metrics are kept in OUT.training.
+
+    Args:
+        collection: the training data; without a `train` split, only its documents are used.
+        docids: the docids of all documents of the collection.
+        backbone: folder or hub name of a checkpoint.
+        out: the model folder to write.
+        config: all other settings.
+        vectors: [docids, width] for the node prior, if already computed; otherwise the backbone computes them
+            if it is a text encoder. The prior of a T5 or BART is made from its word embeddings.
+        pseudo_queries: docno → generated queries, used as further texts of the document.
+        query_loss: replaces the configured loss of query-docid pairs.
+        prepared: the result of `prepare` for the same arguments, if already computed.
+        states: a folder in which to keep the encoder states of the frozen stage for other runs with the same
+            encoder and texts; without it they are deleted after the stage.
+        resume: continue an interrupted run.
+        progress: show progress bars.
+    """
+    out, config = Path(out), config or TrainingConfig()
+    check(collection, docids, config)
+    ranks = join_ranks(device_of(config.device))
+    show, folder = progress and ranks.is_first, Workspace(out).training
+    if prepared is None and vectors is None and wants_vectors(config, backbone):
+        how = config.prior.documents
+        vectors = document_vectors(collection, docids.docnos, backbone, folder, how, progress=show)
+    start = prepared or prepare(
+        collection,
+        docids,
+        backbone,
+        config,
+        vectors=vectors,
+        pseudo_queries=pseudo_queries,
+        query_loss=query_loss,
+    )
+    model, examples = start.model, start.examples
+    about = {"fingerprint": collection.fingerprint, "docids": docids.digest, "backbone": identity(backbone)}
+    for stage, settings in stages(config):
+        if stage is Stage.SELF_NEGATIVES:
+            examples = with_self_negatives(model, collection, examples)
+        read = None
+        if stage is Stage.FROZEN:
+            read = EncoderCache(model.network, examples, folder=states or folder, progress=show)
+        with progress_bar(stage.value, settings.steps, show=show) as update:
+            train(
+                model.network,
+                start.objective,
+                Batches(examples, config.batches, seed=config.seed, rank=ranks.rank, ranks=ranks.count),
+                settings,
+                folder / stage.value,
+                resume=resume,
+                read=read,
+                validate=_validation(model, collection, config) if settings.validate_every else None,
+                about=about | {"training": _resumable(config)},
+                progress=update,
+            )
+        for used in () if states else folder.glob(f"{STATES}*"):
+            used.unlink()
+    model.provenance |= {"collection": collection.name, "fingerprint": collection.fingerprint}
+    model.provenance |= {"training": as_json(config)}
+    if ranks.is_first:
+        model.save_pretrained(out, documents=collection.documents)
+    ranks.wait()  # every process finds the folder when this returns
+    return model
+
+
+def check(collection: Collection, docids: Docids, config: TrainingConfig) -> None:
+    """Check the arguments before any work is done."""
+    variant = variant_of(config.variant)
+    variant_objective(config.variant, config.objective)
+    scheme = docids.about.get("scheme")
+    if variant.scheme and scheme != variant.scheme:
+        raise ValueError(
+            f"the variant {config.variant} needs docids of the scheme {variant.scheme}, not {scheme}"
+        )
+    if config.schedule.self_negative_steps and not collection.qrels.get("train"):
+        raise ValueError(
+            f"{collection.name} has no split `train`, so there are no queries to find self-negatives with"
+        )
+    if config.schedule.dev:
+        collection.split(config.schedule.dev)
+
+
+def wants_vectors(config: TrainingConfig, backbone: str) -> bool:
+    """Whether the node prior is built from document vectors rather than word embeddings."""
+    return config.prior.vectors_per_document > 0 and makes_vectors(backbone)
+
+
+def prepare(
+    collection: Collection,
+    docids: Docids,
+    backbone: str,
+    config: TrainingConfig,
+    *,
+    vectors: Vectors | None,
+    pseudo_queries: Mapping[str, Sequence[str]] | None = None,
+    query_loss: QueryLoss | None = None,
+) -> Prepared:
+    """An untrained model, its examples, and its loss; without `vectors`, a prior uses word embeddings."""
+    frozen = config.freeze_embeddings
+    shape = replace(config.network, unit_norm_head=config.network.unit_norm_head or frozen)
+    about = GR2Config(network=shape, normaliser=config.objective.normaliser, max_tokens=config.max_tokens)
+    model = GR2.fresh(backbone, docids, about, seed=config.seed)
+    examples = examples_of(
+        collection,
+        docids,
+        model.read,
+        augment=config.augment,
+        pseudo_queries=pseudo_queries,
+        seed=config.seed,
+    )
+    if config.prior.vectors_per_document > 0:
+        most = round(config.prior.vectors_per_document * len(docids))
+        prior = _prior(model, examples, vectors, most)
+        model.network.attach_prior(prior, scale_head=not frozen)
+    device = device_of(config.device)
+    model.network.to(device)
+    loss = variant_objective(config.variant, config.objective)
+    levels = max(1, collection.grades)
+    objective = Objective(model.tokens, model.trie, levels, loss, query_loss=query_loss, device=device)
+    return Prepared(model, examples, objective)
+
+
+def _prior(model: GR2, examples: Examples, vectors: Vectors | None, most: int) -> Prior:
+    """A node prior from the documents' vectors, or from the word embeddings of their texts."""
+    if vectors is not None:
+        return Prior.build(model.trie, vectors, most=most)
+    table = model.network.encoder.get_input_embeddings().weight.detach().numpy()
+    space = word_space(table, examples.texts, examples.text_docids, len(model.docids))
+    return Prior.of_words(model.trie, space, most=most)
+
+
+def stages(config: TrainingConfig) -> list[tuple[Stage, LoopConfig]]:
+    """The stages that have steps, in order."""
+    schedule = config.schedule
+    joint = LoopConfig(
+        steps=schedule.steps,
+        optimiser=config.optimiser,
+        freeze_embeddings=config.freeze_embeddings,
+        validate_every=schedule.validate_every if schedule.dev else 0,
+        patience=schedule.patience,
+        checkpoint_minutes=schedule.checkpoint_minutes,
+        log_every=schedule.log_every,
+        seed=config.seed,
+    )
+    found = (
+        (Stage.FROZEN, replace(joint, steps=schedule.frozen_steps, freeze_encoder=True)),
+        (Stage.JOINT, joint),
+        (Stage.SELF_NEGATIVES, replace(joint, steps=schedule.self_negative_steps)),
+    )
+    return [(stage, settings) for stage, settings in found if settings.steps > 0]
+
+
+def _resumable(config: TrainingConfig) -> dict[str, object]:
+    """The settings that must be equal for a run to be resumed: all that affect the weights."""
+    found = as_json(config)
+    found.pop("device")
+    for name in ("checkpoint_minutes", "log_every"):
+        found["schedule"].pop(name)
+    return found
+
+
+def with_self_negatives(model: GR2, collection: Collection, examples: Examples, *, k: int = 10) -> Examples:
+    """Decode the training queries and keep the irrelevant docids among the best k as negatives."""
+    judged = [
+        (qid, row) for qid, row in collection.split("train").items() if any(g > 0 for g in row.values())
+    ]
+    run = model.search_many({qid: collection.queries[qid] for qid, _ in judged}, k)
+    wrong = [[docno for docno in run.docnos(qid) if row.get(docno, 0) <= 0] for qid, row in judged]
+    negatives = [[model.docids.index[docno] for docno in row] for row in wrong]
+    return replace(examples, self_negatives=negatives)
+
+
+def _validation(model: GR2, collection: Collection, config: TrainingConfig) -> Callable[[], float]:
+    qrels, measure = collection.split(config.schedule.dev), config.schedule.measure
+    queries = {qid: collection.queries[qid] for qid in qrels}
+
+    def validate() -> float:
+        run = model.search_many(queries, 20)
+        return evaluate(run, qrels, [measure], Convention(gain="exponential")).means[measure]
+
+    return validate

@@ -1,0 +1,336 @@
+"""Batches and an objective → trained weights: one training loop that can be interrupted and resumed.
+
+A step is a pure function of the weights, the optimiser's state and the step's number (`Batches` keeps no
+state), and these are what a checkpoint contains: a run that is killed at any moment and resumed ends with the
+same bytes as an uninterrupted one. Under torchrun, each rank reads its own batches, gradients are averaged,
+and rank 0 writes the files.
+"""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass
+from math import inf, isfinite
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from gr2.model.device import autocast, bf16_pays, has_fused_adamw, to_device
+from gr2.model.network import Network
+from gr2.training.batches import Batch
+from gr2.training.checkpoints import (
+    State,
+    Trainable,
+    forget_after,
+    log,
+    newest_checkpoint,
+    restore,
+    save,
+    tidy,
+)
+from gr2.training.config import OptimiserConfig, ScheduleConfig
+from gr2.training.distributed import Ranks, agree, join_ranks, mean_gradients
+from gr2.training.progress import Clock, Progress, Report, ignore
+
+Objective = Callable[..., dict[str, Tensor]]
+"""A network, a batch and the result of `Read` → the terms of the loss, and `total`."""
+Read = Callable[[Any, Any], Sequence[Tensor]]
+"""A network and a batch → the encoder states of its queries and texts, for the objective."""
+
+
+class TrainingError(RuntimeError):
+    """Training failed; the message says at which step, why, and where the last checkpoint is."""
+
+
+class Steps(Protocol):
+    """The batches of a run, by step; each knows its number of examples."""
+
+    rank: int
+    ranks: int
+
+    def __getitem__(self, step: int) -> Any:
+        """The batch of a step."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoopConfig:
+    """The settings of one run of the loop."""
+
+    steps: int
+    """Optimiser steps."""
+    optimiser: OptimiserConfig = OptimiserConfig()
+    freeze_encoder: bool = False
+    """Freeze the encoder; its states can then be cached."""
+    freeze_embeddings: bool = False
+    """Freeze the embeddings and output rows of docid tokens, so that training is not tied to these docids."""
+    validate_every: int = 0
+    """Steps between validations; the last step is always validated. 0 turns validation off."""
+    patience: int = ScheduleConfig.patience
+    """Validations without improvement after which the run stops; 0 never stops early."""
+    checkpoint_minutes: float = ScheduleConfig.checkpoint_minutes
+    """Minutes between checkpoints."""
+    log_every: int = ScheduleConfig.log_every
+    """Steps between lines of metrics.jsonl."""
+    seed: int = 0
+    """Seed of batches and new parameters."""
+
+
+def train(
+    network: Trainable,
+    objective: Objective,
+    batches: Steps,
+    config: LoopConfig,
+    folder: Path,
+    *,
+    resume: bool = False,
+    read: Read | None = None,
+    validate: Callable[[], float] | None = None,
+    about: Mapping[str, Any] | None = None,
+    progress: Report = ignore,
+) -> None:
+    """Train in place.
+
+    Args:
+        network: the network to train; its weights are changed.
+        objective: the loss.
+        batches: the batch of each step, for this process's rank.
+        config: the settings of the run.
+        folder: the folder of checkpoints and metrics.
+        resume: continue from the folder's checkpoint, if there is one.
+        read: how to get encoder states; None computes them, `EncoderCache` looks them up.
+        validate: returns the quality of the network (higher is better), for instance by decoding dev queries.
+            It is called in eval mode, on rank 0 only, and with the averaged weights once averaging has begun,
+            so that it evaluates the weights that would be kept.
+        about: further JSON values that must be equal for a run to be resumed, such as what the batches and
+            the objective were made from.
+        progress: called after every logged step.
+    """
+    ranks = join_ranks(network.device)
+    _check(config, batches, ranks, validated=validate is not None)
+    if not resume and newest_checkpoint(folder):
+        raise ValueError(
+            f"{folder}: has the checkpoint of another run; continue it with --resume (in Python: "
+            "resume=True), remove it to start over, or choose another folder"
+        )
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    # Deterministic mode also fills new memory, a debugging aid that costs time.
+    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
+    optimiser = torch.optim.AdamW(
+        _groups(network, config),
+        weight_decay=config.optimiser.weight_decay,
+        fused=has_fused_adamw(network.device),
+    )
+    settings = {**asdict(config), "ranks": ranks.count, **(about or {})}
+    del settings["checkpoint_minutes"]  # does not affect the weights
+    state = _begin(network, optimiser, folder, settings, ranks)
+    run = _Run(network, objective, batches, config, read or encoded, optimiser, ranks)
+    clock = Clock(state.step)
+    while not _over(state, config):
+        begun = time.monotonic()
+        try:
+            parts, examples = run.gradients(state.step)
+        except BaseException as error:  # the weights are those before the step, so they can be saved
+            if ranks.is_first and state.step > clock.first:
+                save(folder, network, optimiser, state, settings)
+            if not isinstance(error, Exception):
+                raise
+            raise TrainingError(
+                f"training failed at step {state.step + 1}: {error} (its checkpoints are in {folder})"
+            ) from error
+        run.move(state.step)
+        state.step += 1
+        _average(network, state, config)
+        clock.count(examples, time.monotonic() - begun)
+        value = _validation(network, state, validate, ranks) if validate and _due(state, config) else None
+        if state.step % config.log_every == 0 or value is not None or _over(state, config):
+            progress(_report(folder, state, config, parts, value, clock, ranks))
+        if ranks.is_first and (clock.minutes() > config.checkpoint_minutes or _over(state, config)):
+            save(folder, network, optimiser, state, settings)
+            clock.saved = time.monotonic()
+    _put(network, state.best or state.mean)
+
+
+@dataclass
+class _Run:
+    """The objects that every step needs."""
+
+    network: Trainable
+    objective: Objective
+    batches: Steps
+    config: LoopConfig
+    read: Read
+    optimiser: torch.optim.Optimizer
+    ranks: Ranks
+
+    def __post_init__(self) -> None:
+        chosen = self.config.optimiser.bf16
+        self.bf16 = bf16_pays(self.network.device) if chosen is None else chosen
+
+    def gradients(self, step: int) -> tuple[list[dict[str, Tensor]], int]:
+        """Compute the mean gradient of a step's batches; returns the loss terms and number of examples."""
+        rows, examples = [], 0
+        count = self.config.optimiser.accumulate
+        self.optimiser.zero_grad(set_to_none=True)
+        for number in range(step * count, (step + 1) * count):
+            batch = to_device(self.batches[number], self.network.device)
+            with autocast(self.network.device, enabled=self.bf16):
+                parts = self.objective(self.network, batch, *self.read(self.network, batch))
+            if not isfinite(float(parts["total"].detach())):
+                raise ValueError(f"the loss is {float(parts['total'].detach())}, not a finite number")
+            (parts["total"] / count).backward()  # type: ignore[no-untyped-call]
+            rows.append({name: value.detach() for name, value in parts.items()})
+            examples += batch.examples
+        if self.ranks.several:
+            mean_gradients(self.network.parameters())
+        return rows, examples
+
+    def move(self, step: int) -> None:
+        """Clip the gradients and take an optimiser step."""
+        torch.nn.utils.clip_grad_norm_(self.network.parameters(), self.config.optimiser.clip)
+        for group in self.optimiser.param_groups:
+            group["lr"] = group["full_rate"] * schedule(step, self.config.steps, self.config.optimiser.warmup)
+        self.optimiser.step()
+        self.optimiser.zero_grad(set_to_none=True)
+
+
+def schedule(step: int, steps: int, warmup: float) -> float:
+    """Factor on the learning rate at a step: linear warm-up, constant to half of the run, then linear to 0.
+
+    >>> [schedule(step, 10, 0.2) for step in (0, 1, 5, 9)]
+    [0.5, 1.0, 1.0, 0.2]
+    """
+    warm = max(1, round(warmup * steps))
+    if step < warm:
+        return (step + 1) / warm
+    half = steps / 2
+    return min(1.0, (steps - step) / max(1.0, steps - half))
+
+
+def encoded(network: Network, batch: Batch) -> tuple[Tensor, Tensor]:
+    """Compute the encoder states of queries and texts, without gradient if the encoder is frozen."""
+    moves = any(parameter.requires_grad for parameter in network.encoder.parameters())
+    sources = ((batch.queries, batch.query_mask), (batch.texts, batch.text_mask))
+    with nullcontext() if moves else torch.no_grad():
+        states, texts = (
+            network.encode(ids, mask) if len(ids) else torch.zeros(0, 0, 1, device=ids.device)
+            for ids, mask in sources
+        )
+    return states, texts
+
+
+def _begin(
+    network: Trainable,
+    optimiser: torch.optim.Optimizer,
+    folder: Path,
+    settings: Mapping[str, Any],
+    ranks: Ranks,
+) -> State:
+    """Restore the last checkpoint on every rank, and remove anything newer from the folder."""
+    state = restore(folder, network, optimiser, settings)
+    if ranks.several:
+        agree(ranks, state.step, network.parameters())
+    if ranks.is_first:
+        folder.mkdir(parents=True, exist_ok=True)
+        tidy(folder)
+        forget_after(folder, state.step)
+    network.train()
+    return state
+
+
+def _check(config: LoopConfig, batches: Steps, ranks: Ranks, *, validated: bool) -> None:
+    how = config.optimiser
+    if how.accumulate < 1 or not 0 <= how.average <= 1:
+        raise ValueError(
+            f"expected accumulate of at least 1 and average from 0 to 1, "
+            f"found {how.accumulate} and {how.average}"
+        )
+    if config.validate_every and not validated:
+        raise ValueError(f"validate_every is {config.validate_every}, but there is nothing to validate with")
+    if (batches.rank, batches.ranks) != (ranks.rank, ranks.count):
+        raise ValueError(
+            f"the batches are for rank {batches.rank} of {batches.ranks}, "
+            f"but this is rank {ranks.rank} of {ranks.count}"
+        )
+
+
+def _over(state: State, config: LoopConfig) -> bool:
+    return state.step >= config.steps or 0 < config.patience <= state.bad_validations
+
+
+def _due(state: State, config: LoopConfig) -> bool:
+    every = config.validate_every
+    return every > 0 and (state.step % every == 0 or state.step == config.steps)
+
+
+def _trained(network: Trainable) -> dict[str, Tensor]:
+    return {name: value.detach() for name, value in network.named_parameters() if value.requires_grad}
+
+
+def _put(network: Trainable, weights: Mapping[str, Tensor]) -> None:
+    trained = _trained(network)
+    for name, value in weights.items():
+        trained[name].copy_(value)
+
+
+def _average(network: Trainable, state: State, config: LoopConfig) -> None:
+    """Add the weights after a step to the running mean, if averaging has begun."""
+    share = config.optimiser.average
+    before = config.steps - max(1, round(share * config.steps))  # steps that are not averaged
+    count = state.step - before
+    if not share or count < 1:
+        return
+    for name, value in _trained(network).items():
+        if count == 1:
+            state.mean[name] = value.to(torch.float32, copy=True)
+        else:
+            state.mean[name].lerp_(value.float(), 1 / count)
+
+
+def _validation(network: Trainable, state: State, validate: Callable[[], float], ranks: Ranks) -> float:
+    """Validate the weights that would be kept, and remember them if they are the best so far."""
+    own = {name: value.clone() for name, value in _trained(network).items() if name in state.mean}
+    _put(network, state.mean)
+    network.eval()
+    value = ranks.from_first(float(validate()) if ranks.is_first else 0.0)  # the same value on all ranks
+    state.bad_validations += 1
+    if value > (-inf if state.best_value is None else state.best_value):
+        state.best = {name: kept.clone() for name, kept in _trained(network).items()}
+        state.best_value, state.bad_validations = value, 0
+    _put(network, own)
+    network.train()
+    return value
+
+
+def _report(
+    folder: Path,
+    state: State,
+    config: LoopConfig,
+    parts: Sequence[Mapping[str, Tensor]],
+    validation: float | None,
+    clock: Clock,
+    ranks: Ranks,
+) -> Progress:
+    """Log a step, with the means over all ranks."""
+    own = [{name: float(value) for name, value in row.items()} for row in parts]
+    rows = [row for rank in ranks.gather(own) for row in rank]
+    found = {name: [row[name] for row in rows if name in row] for row in rows for name in row}
+    means = {name: sum(values) / len(values) for name, values in found.items()}
+    speed = sum(ranks.gather(clock.speed()))
+    if ranks.is_first:
+        log(folder, state.step, means if validation is None else means | {"validation": validation})
+    left = 0.0 if _over(state, config) else clock.left(state.step, config.steps)
+    return Progress(state.step, config.steps, means, speed, left, validation)
+
+
+def _groups(network: Trainable, config: LoopConfig) -> list[dict[str, Any]]:
+    """Two groups of parameters: new ones, and pretrained ones with their own learning rate."""
+    network.freeze(encoder=config.freeze_encoder, embeddings=config.freeze_embeddings)
+    pretrained = network.pretrained()
+    moving = [parameter for parameter in network.parameters() if parameter.requires_grad]
+    old = [parameter for parameter in moving if parameter in pretrained]
+    new = [parameter for parameter in moving if parameter not in pretrained]
+    rate = config.optimiser.learning_rate
+    rates = [(new, rate), (old, rate * config.optimiser.pretrained_rate)]
+    return [{"params": params, "lr": rate, "full_rate": rate} for params, rate in rates if params]

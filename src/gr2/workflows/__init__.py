@@ -1,0 +1,1 @@
+"""Complete workflows: index a collection, pre-train a backbone, run the demo."""

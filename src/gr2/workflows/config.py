@@ -1,0 +1,27 @@
+"""The settings of pre-training. Imports nothing heavy, because the command line is generated from them."""
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from tyro.conf import arg
+
+from gr2.model.config import BACKBONE
+from gr2.schemes.config import SchemeConfig
+from gr2.training.config import BatchConfig, OptimiserConfig, PriorConfig, ScheduleConfig, TrainingConfig
+
+
+@dataclass(frozen=True, kw_only=True)
+class PretrainConfig:
+    """Pre-training of a backbone (GR²P)."""
+
+    backbone: str = BACKBONE
+    """gr2-mini, or folder or hub name of a T5, BART or encoder checkpoint to start from."""
+    docids: SchemeConfig = SchemeConfig(scheme="title", words=12)
+    training: Annotated[TrainingConfig, arg(name="")] = TrainingConfig(
+        batches=BatchConfig(texts=16),
+        optimiser=OptimiserConfig(learning_rate=1e-3, pretrained_rate=0.05),
+        schedule=ScheduleConfig(steps=2000),
+        prior=PriorConfig(vectors_per_document=0.0),
+    )
+    storage: Literal["fp32", "fp16", "int8"] = "fp32"
+    """Number format of the stored weights; int8 has one scale per row."""

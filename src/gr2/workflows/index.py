@@ -1,0 +1,315 @@
+"""A collection → a searchable model with a report, in one call: docids, training, evaluation.
+
+Without a time budget the result is bit for bit that of `gr2 docids build` and `gr2 train` with the same
+configuration. With a budget, the number of steps and how much of each document is encoded are planned from a
+short timing on this machine; the plan is printed and saved, and an interrupted run continues with it.
+"""
+
+import json
+import re
+import shutil
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from itertools import islice
+from math import inf
+from pathlib import Path
+
+import torch
+
+from gr2.data.collection import Collection
+from gr2.data.runs import Run
+from gr2.docids.docids import Docids
+from gr2.evaluate.tables import comparison_table
+from gr2.model.config import VectorConfig
+from gr2.model.device import autocast, bf16_pays, device_of, has_fused_adamw, to_device
+from gr2.model.document_vectors import document_vectors, encode_documents, keep_vectors, vectors_path
+from gr2.model.encoder import Encoder, Vectors
+from gr2.model.gr2 import GR2
+from gr2.report import label_of, write_report
+from gr2.report.evidence import DEPTH
+from gr2.schemes.registry import scheme_of
+from gr2.store import Workspace, check_replaceable, write_json
+from gr2.systems.baselines import DENSE, baseline_runs
+from gr2.systems.config import GenerativeConfig
+from gr2.systems.dense import Dense
+from gr2.systems.generative import make_docids
+from gr2.training.batches import Batches
+from gr2.training.config import TrainingConfig, as_json, with_settings
+from gr2.training.fit import Prepared, check, fit, prepare, wants_vectors
+from gr2.training.loop import encoded
+from gr2.training.variants import variant_of
+
+EPOCHS = 10
+"""Maximum passes over the training queries in a plan; further steps would only repeat them."""
+MIN_STEPS, MAX_STEPS = 5, 2000
+JOB, PLAN, DETAIL = "job.json", "plan.json", "vectors.json"
+"""Files with the settings of the job, the planned steps, and how documents are encoded."""
+CHECKPOINTS = 5
+"""Minimum number of checkpoints within a budget."""
+MEASURING = 0.25
+"""Share of a budget reserved for evaluation and the report."""
+ENCODING = 0.4
+"""Maximum share of a budget for encoding documents."""
+DETAILS = (VectorConfig(), *(VectorConfig(pieces=0, max_tokens=tokens) for tokens in (48, 32, 16)))
+"""Ways to encode documents within a budget, best first: in pieces, or only their leading tokens."""
+_TIME = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?")
+Say = Callable[[str], None]
+"""Called with a line of progress for the user."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class IndexJob:
+    """What to index and how."""
+
+    collection: Collection
+    out: Path
+    config: GenerativeConfig = GenerativeConfig()
+    seconds: float | None = None
+    """Time budget in seconds; None runs the configuration unchanged."""
+    compare_with: tuple[str, ...] = ()
+    """Other variants to train with the same settings and evaluate; their models are not kept."""
+    resume: bool = False
+    progress: bool = False
+
+    @property
+    def folder(self) -> Path:
+        """The folder of unfinished work, from which an interrupted job is resumed."""
+        return Workspace(self.out).training
+
+    @property
+    def training(self) -> TrainingConfig:
+        """The training configuration."""
+        return self.config.training
+
+    def with_training(self, path: str, value: object) -> "IndexJob":
+        """The job with one training setting changed, named by its path, such as `schedule.steps`."""
+        changed = with_settings(self.training, {path: value})
+        return replace(self, config=replace(self.config, training=changed))
+
+
+def seconds(text: str) -> float:
+    """A time such as 90s, 30m or 1h30m, in seconds.
+
+    >>> seconds("1h30m")
+    5400.0
+    """
+    found = _TIME.fullmatch(text.strip())
+    if not text.strip() or found is None:
+        raise ValueError(f"expected a time such as 90s, 30m or 1h30m, found {text!r}")
+    hours, minutes, rest = (int(part or 0) for part in found.groups())
+    if not (total := 3600 * hours + 60 * minutes + rest):
+        raise ValueError(f"expected a time of at least a second, found {text!r}")
+    return float(total)
+
+
+def index(job: IndexJob, say: Say = lambda line: None) -> GR2:
+    """Index the collection; the model and its report are written to `job.out`."""
+    _check(job)
+    begun, data = time.monotonic(), job.collection
+    write_json(job.folder / JOB, _facts(job))
+    docids = make_docids(data, job.config, job.folder, resume=job.resume, progress=job.progress)
+    check(data, docids, job.training)
+    first = docids.clashes.get("rank 1", 0) / max(1, len(docids))
+    say(f"docids: {len(docids):,} by {docids.about['scheme']}, {first:.0%} got their first proposal")
+    vectors, runs = None, list[Run]()
+    if wants_vectors(job.training, job.config.backbone):
+        say("encoding: every document gets a vector, from which training starts")
+        how = job.training.prior.documents if job.seconds is None else _detail(job, len(docids))
+        job = job.with_training("prior.documents", how)
+        vectors, run = _untrained(job, docids)
+        runs.append(run)
+        read = f"up to {how.pieces} pieces" if how.pieces else f"the first {how.max_tokens} tokens"
+        say(f"vectors: from {read} of each document; they are added to the decoder's logits")
+    prepared, note = None, ""
+    if job.seconds is not None:
+        job, note, prepared = _planned(job, docids, vectors, begun)
+    schedule = job.training.schedule
+    steps = schedule.frozen_steps + schedule.steps + schedule.self_negative_steps
+    say(f"training: {steps:,} steps of {job.training.batches.queries} queries{note}")
+    model = _fit(job, docids, vectors, job.out, prepared)
+    say(f"model: written to {job.out}")
+    for variant in job.compare_with:
+        runs.append(_compared(job, docids, vectors, variant))
+        say(f"{variant}: trained with the same settings, for comparison")
+    _report(job, model, runs, say)
+    say(f"report: {job.out / 'report.html'} ({(time.monotonic() - begun) / 60:.1f} minutes in all)")
+    return model
+
+
+def _check(job: IndexJob) -> None:
+    """Check the job before any work is done."""
+    check_replaceable(job.out)
+    variants = (job.training.variant, *job.compare_with)
+    for name in variants:
+        variant_of(name)
+    if len(set(variants)) < len(variants):
+        raise ValueError(f"a variant is named twice: {', '.join(variants)}")
+    scheme_of(job.config.docids.scheme)
+    device_of(job.training.device)
+    path = job.folder / JOB
+    if not path.exists() or list(job.folder.iterdir()) == [path]:  # nothing was done yet
+        return
+    if not job.resume:
+        raise ValueError(
+            f"{job.folder}: was begun before; add --resume to continue, or choose another folder"
+        )
+    before, now = json.loads(path.read_text(encoding="utf-8")), _facts(job)
+    if other := [name for name in now if before.get(name) != now[name]]:
+        raise ValueError(
+            f"{job.folder}: was begun with another {', '.join(other)}; remove it to start over, or choose "
+            "another folder"
+        )
+
+
+def _facts(job: IndexJob) -> dict[str, object]:
+    """The settings that must be equal for a job to be resumed."""
+    return {
+        "collection": job.collection.fingerprint,
+        "comparison": list(job.compare_with),
+        "configuration": as_json(job.config),
+    }
+
+
+def _fit(
+    job: IndexJob, docids: Docids, vectors: Vectors | None, out: Path, prepared: Prepared | None = None
+) -> GR2:
+    if job.seconds is not None:
+        often = min(job.training.schedule.checkpoint_minutes, job.seconds / 60 / CHECKPOINTS)
+        job = job.with_training("schedule.checkpoint_minutes", often)
+    return fit(
+        job.collection,
+        docids,
+        job.config.backbone,
+        out,
+        job.training,
+        vectors=vectors,
+        prepared=prepared,
+        resume=job.resume,
+        progress=job.progress,
+    )
+
+
+def _untrained(job: IndexJob, docids: Docids) -> tuple[Vectors, Run]:
+    """The documents' vectors, and the run of the untrained encoder with them; both are saved."""
+    how, backbone = job.training.prior.documents, job.config.backbone
+    path, kept = vectors_path(job.collection, backbone, job.folder, how), job.folder / "dense.trec"
+    if not (path.exists() and kept.exists()):
+        dense = Dense.index(job.collection.documents, Encoder.load(backbone), how, progress=job.progress)
+        dense.search(_queries(job), DEPTH).write(kept)
+        keep_vectors(dense.vectors, docids.docnos, path)
+    vectors = document_vectors(job.collection, docids.docnos, backbone, job.folder, how)
+    return vectors, Run(Run.read(kept).rankings, DENSE)
+
+
+def _detail(job: IndexJob, count: int, sample: int = 128) -> VectorConfig:
+    """The first of `DETAILS` that fits the budget, timed on a sample of documents, else the last; saved."""
+    path = job.folder / DETAIL
+    if not path.exists():
+        encoder = Encoder.load(job.config.backbone)
+        worded = (document for document in job.collection.documents if document.contents.split())
+        some = list(islice(worded, 0, None, max(1, count // sample)))
+        chosen = DETAILS[-1]
+        encode_documents(some, encoder, chosen)  # warm-up
+        for each in reversed(DETAILS[:-1]):
+            started = time.monotonic()
+            encode_documents(some, encoder, each)
+            if (time.monotonic() - started) / len(some) * count > ENCODING * (job.seconds or inf):
+                break
+            chosen = each
+        write_json(path, asdict(chosen))
+    return VectorConfig(**json.loads(path.read_text(encoding="utf-8")))
+
+
+def _queries(job: IndexJob) -> dict[str, str]:
+    """The queries to evaluate on."""
+    return {qid: job.collection.queries[qid] for qid in job.collection.qrels.get(_measured(job), {})}
+
+
+def _measured(job: IndexJob) -> str:
+    """The split to evaluate on: `test`, else `dev`; empty if neither has judgements."""
+    return next((name for name in ("test", "dev") if job.collection.qrels.get(name)), "")
+
+
+def _compared(job: IndexJob, docids: Docids, vectors: Vectors | None, variant: str) -> Run:
+    """The run of another variant; its checkpoints and then its run are saved, so that it can be resumed."""
+    kept, folder = job.folder / f"{variant}.trec", job.folder / f"{variant}.model"
+    if not kept.exists():
+        model = _fit(job.with_training("variant", variant), docids, vectors, folder)
+        model.search_many(_queries(job), DEPTH, job.config.search).write(kept)
+    for used in (folder, Workspace(folder).training):
+        if used.exists():
+            shutil.rmtree(used)
+    return Run(Run.read(kept).rankings, variant)
+
+
+def _report(job: IndexJob, model: GR2, runs: Sequence[Run], say: Say) -> None:
+    """Evaluate the model with these runs and the baselines, and write its report."""
+    split = _measured(job)
+    others = [*baseline_runs(job.collection, split), *runs] if split else []
+    comparison = write_report(job.out, job.collection, others, split=split or "test")
+    if comparison is None:
+        say("measures: none, because the collection has no judged queries in a split `test` or `dev`")
+        return
+    count = len(job.collection.split(split))
+    convention = comparison.evaluations[0].convention
+    say(f"measures: {count:,} queries of {split}; {convention}")
+    say("letters: significantly better than that system (paired t-test, Holm, p ≤ 0.05)")
+    say(comparison_table(comparison))
+    means = {e.name: e.means["nDCG@20"] for e in comparison.evaluations}
+    ours = label_of(model)
+    ahead = [name for name, value in means.items() if value > means[ours]]
+    if ahead:
+        say(f"in nDCG@20 these are still ahead of {ours}: {', '.join(ahead)}")
+
+
+def _planned(
+    job: IndexJob, docids: Docids, vectors: Vectors | None, begun: float
+) -> tuple[IndexJob, str, Prepared | None]:
+    """The job with as many steps as fit the budget, a note for the user, and the prepared training, if any.
+
+    An interrupted run keeps its plan.
+    """
+    path, budget = job.folder / PLAN, job.seconds or inf
+    if job.resume and path.is_file():
+        steps = int(json.loads(path.read_text(encoding="utf-8"))["steps"])
+        return job.with_training("schedule.steps", steps), ", as planned before", None
+    started = time.monotonic()
+    prepared = prepare(job.collection, docids, job.config.backbone, job.training, vectors=vectors)
+    again = (time.monotonic() - started) * len(job.compare_with)  # each variant is prepared again
+    left = budget * (1 - MEASURING) - (time.monotonic() - begun) - again
+    pace = step_seconds(prepared, job.training) * (1 + len(job.compare_with)) if left > 0 else inf
+    queries, batch = len(job.collection.qrels.get("train", ())), job.training.batches.queries
+    useful = min(MAX_STEPS, EPOCHS * -(-queries // batch)) if queries else MAX_STEPS
+    steps = max(MIN_STEPS, min(useful, int(left / pace)))
+    write_json(path, {"steps": steps, "seconds": job.seconds})
+    note = f", {pace * steps:.0f} s" if steps * pace <= left else ", the minimum: the budget is too small"
+    return job.with_training("schedule.steps", steps), note, prepared
+
+
+def step_seconds(
+    prepared: Prepared,
+    config: TrainingConfig,
+    steps: int = 4,
+    clock: Callable[[], float] = time.monotonic,
+) -> float:
+    """The mean time of a few steps at learning rate 0, which change no weights, after one for warm-up."""
+    network = prepared.model.network
+    batches = Batches(prepared.examples, config.batches, seed=config.seed)
+    chosen = config.optimiser.bf16
+    bf16 = bf16_pays(network.device) if chosen is None else chosen
+    network.freeze(encoder=False)
+    moving = [weight for weight in network.parameters() if weight.requires_grad]
+    optimiser = torch.optim.AdamW(moving, lr=0.0, weight_decay=0.0, fused=has_fused_adamw(network.device))
+    begun = clock()
+    for step in range(steps + 1):
+        if step == 1:
+            begun = clock()
+        batch = to_device(batches[step], network.device)
+        with autocast(network.device, enabled=bf16):
+            parts = prepared.objective(network, batch, *encoded(network, batch))
+        parts["total"].backward()  # type: ignore[no-untyped-call]
+        torch.nn.utils.clip_grad_norm_(moving, config.optimiser.clip)
+        optimiser.step()
+        optimiser.zero_grad(set_to_none=True)
+    return (clock() - begun) / steps

@@ -1,0 +1,1 @@
+"""What several test files use: tiny models and collections, a server to ask, oracles, paths."""

@@ -1,0 +1,293 @@
+"""The search page in a real browser (playwright with Debian's chromium)."""
+
+import re
+import shutil
+
+import pytest
+from helpers import served
+
+pytest.importorskip("fastapi", reason="the extra `serve` is not installed")
+sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+if CHROMIUM is None:
+    pytest.skip("no chromium: apt install chromium", allow_module_level=True)
+
+QUERY = "baka beke"
+WAIT = 60_000  # milliseconds: a busy machine must not fail a test
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="module")
+def address(served_folder):
+    """One server for all tests that leave it running."""
+    with served.servers(served_folder) as start:
+        yield start()[1]
+
+
+@pytest.fixture
+def page(browser):
+    """A page that fails its test if a script fails, anything is blocked, or another host is contacted."""
+    context = browser.new_context(viewport={"width": 1280, "height": 900}, color_scheme="light")
+    page, wrong, hosts = context.new_page(), [], set()
+    page.set_default_timeout(WAIT)
+    page.on("pageerror", lambda error: wrong.append(str(error)))
+    page.on("console", lambda line: wrong.append(line.text) if "Content Security" in line.text else None)
+    page.on("request", lambda request: hosts.add(re.sub(r"^(\w+://[^:/]*).*", r"\1", request.url)))
+    yield page
+    context.close()
+    assert not wrong
+    assert all(host == "http://127.0.0.1" or host.startswith("data:") for host in hosts), hosts
+
+
+def docnos(page, section: str = "ours") -> list[str]:
+    page.wait_for_selector(f"#{section} .hit")
+    return page.eval_on_selector_all(f"#{section} .hit", "hits => hits.map(hit => hit.dataset.docno)")
+
+
+def wait_for(page, text: str) -> None:
+    page.wait_for_function("text => document.body.innerText.includes(text)", arg=text)
+
+
+def focused(page) -> str:
+    return page.evaluate("document.activeElement.closest('.hit')?.dataset.docno ?? document.activeElement.id")
+
+
+def test_typing_searches_and_results_are_complete(page, address, served_model):
+    page.goto(address)
+    page.locator("#q").press_sequentially(QUERY, delay=20)
+    expected = served_model.search(QUERY, 10)
+    assert docnos(page) == [result.docno for result in expected]
+    first = page.locator("#ours .hit").first
+    assert expected[0].docno in first.inner_text()
+    assert first.locator(".bar i").count() == 4
+    assert first.locator(".bar").get_attribute("aria-label").startswith(f"log P {expected[0].score:.2f}")
+    shown = first.locator(".path").inner_text()
+    assert all(word in shown for word in expected[0].docid.split())
+    assert first.locator(".path b").count() >= 1
+    assert {word.strip() for word in page.locator("#ours mark").all_inner_texts()} == {"baka", "beke"}
+    assert "<b>more</b>" in first.inner_text() and page.locator(".snippet b").count() == 0
+    assert len(docnos(page, "beside")) == 10
+    status = page.locator("#status").inner_text()
+    assert re.fullmatch(r"10 results · [\d.,]+ ms on the server, [\d.,]+ ms in total", status)
+    assert "BM25 rank " in page.locator("#ours").inner_text()
+
+
+def test_bars_fall_with_the_score(page, address):
+    page.goto(f"{address}/?q=baka")
+    docnos(page)
+    fills = page.eval_on_selector_all(
+        "#ours .bar",
+        "bars => bars.map(bar => [...bar.children].reduce("
+        "(sum, i) => sum + parseFloat(i.style.getPropertyValue('--fill')), 0))",
+    )
+    assert fills[0] == 400 and fills == sorted(fills, reverse=True) and fills[-1] < 400
+
+
+def test_the_keyboard_reaches_everything(page, address):
+    page.goto(f"{address}/?q={QUERY}")
+    rows, beside = docnos(page), docnos(page, "beside")
+    page.keyboard.press("Tab")
+    page.locator("h3 button").nth(3).focus()
+    page.keyboard.press("/")
+    assert focused(page) == "q" and page.locator("#q").input_value() == QUERY
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowDown")
+    assert focused(page) == rows[1]
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".full:has-text('<b>more</b>')")
+    assert page.locator("h3 button").nth(1).get_attribute("aria-expanded") == "true"
+    page.keyboard.press("Enter")
+    assert page.locator(".full").count() == 0
+    page.keyboard.press("ArrowRight")
+    assert focused(page) == beside[1] and page.locator("#beside .hit.twin").count() == 1
+    page.keyboard.press("ArrowUp")
+    page.keyboard.press("ArrowUp")
+    assert focused(page) == "q"
+    page.keyboard.press("Escape")
+    wait_for(page, "What are you looking for?")
+    assert page.url == f"{address}/"
+
+
+def test_links_and_the_back_button_restore_searches(page, address):
+    page.goto(f"{address}/?q=duku+duke&field=docno&has=d1")
+    first = docnos(page)
+    assert page.locator("#q").input_value() == "duku duke" and all(docno[:2] == "d1" for docno in first)
+    assert page.locator("#has").is_visible() and "among 10 documents" in page.locator("#status").inner_text()
+    page.locator("#has").fill("")
+    page.locator("#q").fill(QUERY)
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/?q=baka+beke")
+    page.wait_for_function(
+        "docno => document.querySelector('#ours .hit').dataset.docno !== docno", arg=first[0]
+    )
+    assert page.title().startswith(QUERY)
+    page.go_back()
+    page.wait_for_function(
+        "docno => document.querySelector('#ours .hit').dataset.docno === docno", arg=first[0]
+    )
+    assert page.locator("#q").input_value() == "duku duke"
+
+
+def test_no_results_are_reported(page, address):
+    page.goto(f"{address}/?q={QUERY}&field=title&has=xyzzy")
+    wait_for(page, "No results")
+    assert "No document matches the filter" in page.locator("#notice").inner_text()
+    assert not page.locator("#main").is_visible()
+    page.locator("#has").fill("")
+    assert len(docnos(page)) == 10 and not page.locator("#notice").is_visible()
+
+
+def test_a_lost_server_is_reported_and_its_return_noticed(page, server):
+    process, address = server()
+    page.goto(f"{address}/?q=duku")
+    docnos(page)
+    process.kill()
+    process.wait()
+    page.locator("#q").fill(QUERY)
+    wait_for(page, "The server is not responding")
+    assert page.locator("#notice").get_attribute("role") == "alert"
+    assert (
+        page.locator("#q").input_value() == QUERY
+        and page.get_by_role("button", name="Try again").is_visible()
+    )
+    server(port=int(address.rsplit(":", 1)[1]))
+    page.wait_for_selector("#ours .hit")
+    assert not page.locator("#notice").is_visible()
+
+
+def test_a_busy_server_is_retried(page, address):
+    turned_away = []
+
+    def refuse(route):
+        turned_away.append(1)
+        if len(turned_away) > 1:
+            route.continue_()
+        else:
+            route.fulfill(status=503, headers={"retry-after": "1"}, json={"detail": "too many"})
+
+    page.route("**/search", refuse)
+    page.goto(f"{address}/?q={QUERY}")
+    wait_for(page, "The server is busy")
+    assert len(docnos(page)) == 10 and len(turned_away) == 2
+
+
+def test_slow_answers_are_awaited_and_outdated_ones_discarded(page, address):
+    held = []
+    page.route("**/search", lambda route: held.append(route) if not held else route.continue_())
+    page.goto(f"{address}/?q=duku")
+    wait_for(page, "Still searching")
+    assert "busy" in page.locator("body").get_attribute("class")
+    page.locator("#q").fill(QUERY)
+    rows = docnos(page)
+    try:
+        held[0].fulfill(json={"answers": [{"query": "duku", "results": [], "bm25": None}], "milliseconds": 1})
+    except sync_api.Error:
+        pass  # the page has already aborted it, as it should
+    page.wait_for_timeout(200)
+    assert docnos(page) == rows and "busy" not in (page.locator("body").get_attribute("class") or "")
+
+
+def test_invalid_searches_are_reported(page, address):
+    page.goto(address)
+    page.locator("#q").evaluate("box => { box.removeAttribute('maxlength'); box.value = 'a'.repeat(2001); }")
+    page.keyboard.press("Enter")
+    wait_for(page, "Search failed")
+    assert "2,001 characters" in page.locator("#notice").inner_text()
+
+
+def test_the_api_key_is_asked_for_once(page, server, tmp_path):
+    (tmp_path / "key").write_text("secret")
+    _, address = server("--api-key-file", tmp_path / "key")
+    page.goto(f"{address}/?q={QUERY}")
+    for key in ("wrong", "secret"):
+        wait_for(page, "API key required")
+        page.get_by_label("API key").fill(key)
+        page.keyboard.press("Enter")
+    assert len(docnos(page)) == 10
+    page.locator("#q").fill("duku")
+    page.wait_for_url("**/?q=duku")
+    page.wait_for_function("() => !document.body.classList.contains('busy')")
+    page.locator("h3 button").first.click()
+    page.wait_for_selector(".full:has-text('more')")
+
+
+CONTRAST = """selector => {
+  const rgb = (text) => text.match(/[\\d.]+/g).map(Number);
+  const light = (c) => c.slice(0, 3).map((v) => v / 255)
+    .map((v) => (v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4))
+    .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
+  return [...document.querySelectorAll(selector)].filter((e) => e.offsetParent).map((e) => {
+    let ground = e;
+    const clear = () => (rgb(getComputedStyle(ground).backgroundColor)[3] ?? 1) === 0;
+    while (ground && clear()) ground = ground.parentElement;
+    const a = light(rgb(getComputedStyle(e).color));
+    const b = light(rgb(getComputedStyle(ground ?? document.body).backgroundColor));
+    return (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+  });
+}"""
+TEXTS = [
+    "h2",
+    "h3",
+    ".snippet",
+    "mark",
+    ".path b",
+    ".path span",
+    "sub",
+    ".meta span",
+    "#status",
+    ".solid",
+    "summary",
+    "#facts",
+]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_light_and_dark_have_enough_contrast(page, address, scheme):
+    page.emulate_media(color_scheme=scheme)
+    page.goto(f"{address}/?q={QUERY}")
+    docnos(page)
+    page.wait_for_function("() => !document.body.classList.contains('busy')")
+    ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert (sum(map(int, re.findall(r"\d+", ground)[:3])) < 150) == (scheme == "dark")
+    for selector in TEXTS:
+        found = page.evaluate(CONTRAST, selector)
+        assert found and min(found) >= 4.5, (selector, found)
+
+
+def test_a_phone_shows_one_ranking_at_a_time_without_overflow(page, address):
+    page.set_viewport_size({"width": 360, "height": 740})
+    page.goto(f"{address}/?q={QUERY}")
+    docnos(page)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+    ours, beside = page.locator("#ours"), page.locator("#beside")
+    assert ours.is_visible() and not beside.is_visible()
+    page.get_by_role("button", name="BM25").click()
+    assert beside.is_visible() and not ours.is_visible()
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+    heights = page.eval_on_selector_all(".switch button, .solid", "all => all.map(e => e.offsetHeight)")
+    assert min(heights) >= 32
+
+
+def test_all_controls_have_accessible_names(page, address):
+    page.goto(f"{address}/?q={QUERY}")
+    docnos(page)
+    nameless = page.evaluate(
+        """[...document.querySelectorAll("input, select, button, a")]
+        .filter((e) => !(e.labels?.length || e.ariaLabel || e.textContent.trim())).map((e) => e.outerHTML)"""
+    )
+    assert not nameless
+    levels = page.eval_on_selector_all("h1, h2, h3", "all => all.map(e => e.tagName)")
+    assert levels[0] == "H1" and levels.count("H1") == 1 and set(levels) == {"H1", "H2", "H3"}
+    assert page.locator("html").get_attribute("lang") == "en"
+    assert page.get_by_role("search").count() == page.get_by_role("status").count() == 1
+    outline = "getComputedStyle(document.activeElement).outlineStyle"
+    for _ in range(8):
+        page.keyboard.press("Tab")
+        assert page.evaluate(outline) != "none", page.evaluate("document.activeElement.outerHTML")

@@ -1,0 +1,59 @@
+"""Whatever fails inside a training leaves a clear error and the last checkpoint."""
+
+import json
+
+import pytest
+import torch
+from helpers import tiny
+from safetensors.torch import load_file
+
+from gr2.training.checkpoints import newest_checkpoint
+from gr2.training.loop import TrainingError, train
+
+
+class Failing:
+    """An objective that fails at one step."""
+
+    def __init__(self, objective, step, error):
+        self.objective, self.left, self.error = objective, step, error
+
+    def __call__(self, *arguments):
+        self.left -= 1
+        if not self.left:
+            raise self.error
+        return self.objective(*arguments)
+
+
+@pytest.mark.parametrize("error", [ValueError("a bad loss"), RuntimeError("out of memory")])
+def test_a_failure_says_where_and_can_be_resumed_to_the_same_bytes(error, checkpoints, tmp_path):
+    _, whole, objective, batches, config = tiny.prepared(checkpoints["encoder"], steps=6)
+    train(whole.network, objective, batches, config, tmp_path / "whole")
+    _, model, objective, batches, config = tiny.prepared(checkpoints["encoder"], steps=6)
+    failing = Failing(objective, 4, error)
+    with pytest.raises(TrainingError, match=f"training failed at step 4: {error}"):
+        train(model.network, failing, batches, config, tmp_path / "failed")
+    assert json.loads((newest_checkpoint(tmp_path / "failed") / "state.json").read_text())["step"] == 3
+    _, model, objective, batches, config = tiny.prepared(checkpoints["encoder"], steps=6)
+    train(model.network, objective, batches, config, tmp_path / "failed", resume=True)
+    one, two = (
+        load_file(newest_checkpoint(tmp_path / name) / "network.safetensors") for name in ("whole", "failed")
+    )
+    assert all(torch.equal(one[name], two[name]) for name in one)
+
+
+def test_an_interruption_keeps_what_was_done(checkpoints, tmp_path):
+    _, model, objective, batches, config = tiny.prepared(checkpoints["encoder"], steps=6)
+    with pytest.raises(KeyboardInterrupt):
+        train(model.network, Failing(objective, 3, KeyboardInterrupt()), batches, config, tmp_path)
+    assert json.loads((newest_checkpoint(tmp_path) / "state.json").read_text())["step"] == 2
+
+
+def test_a_loss_that_is_no_number_stops_the_training(checkpoints, tmp_path):
+    _, model, objective, batches, config = tiny.prepared(checkpoints["encoder"], steps=3)
+
+    def broken(*arguments):
+        return {name: value * float("nan") for name, value in objective(*arguments).items()}
+
+    with pytest.raises(TrainingError, match="the loss is nan, not a finite number"):
+        train(model.network, broken, batches, config, tmp_path)
+    assert newest_checkpoint(tmp_path) is None, "nothing was done, so there is nothing to resume"

@@ -1,0 +1,106 @@
+"""The demo, on a small collection with a small backbone: what it says, and that it goes on."""
+
+import re
+
+import pytest
+from helpers import tiny
+from helpers.paths import ROOT
+
+from gr2.model.gr2 import GR2
+from gr2.store import verify
+from gr2.systems.config import GenerativeConfig
+from gr2.workflows import demo as module
+
+
+@pytest.fixture
+def small(monkeypatch, tmp_path):
+    """The demo with everything in it made small; the names of the collections that it opens."""
+    backbone = str(tiny.save_checkpoint(tmp_path / "backbone", "encoder"))
+    monkeypatch.setattr(module, "GenerativeConfig", lambda: GenerativeConfig(backbone=backbone))
+    monkeypatch.setattr(module, "SECONDS", 5.0)
+    monkeypatch.setattr(module, "FAST", 2.0)
+    opened = []
+
+    def open_small(name):
+        opened.append(name)
+        return tiny.graded()
+
+    monkeypatch.setattr(module, "open_collection", open_small)
+    return opened
+
+
+def told(out, **options) -> str:
+    """Everything that the demo says."""
+    lines = []
+    module.demo(out, say=lines.append, **options)
+    return "\n".join(lines)
+
+
+def interrupted_at(start: str, out, **options) -> None:
+    """Run the demo until a line begins like this."""
+
+    def say(line):
+        if line.startswith(start):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        module.demo(out, say=say, **options)
+
+
+def heads(text: str) -> list[str]:
+    """What the lines of the stages begin with."""
+    return [word for word in re.findall(r"^([A-Za-z]+): ", text, re.MULTILINE) if word != "Next"]
+
+
+def shown_in_the_readme() -> str:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    (shown,) = re.findall(r"^```text\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    return shown
+
+
+def test_the_whole_walk_is_told_and_leaves_a_model_with_a_report(small, tmp_path):
+    out = tmp_path / "engine"
+    said = told(out)
+    assert small == ["pydocs"]
+    for part in ("docids:", "vectors:", "training:", "model:", "MLE:", "measures:", "BM25", "popularity"):
+        assert part in said, part
+    assert heads(said) == heads(shown_in_the_readme())
+    assert "Questions it has never seen" in said and "“" in said and "grade " in said
+    assert f"gr2 serve {out}" in said and "fast" not in said
+    verify(out)
+    assert (out / "report.html").is_file()
+    model = GR2.from_pretrained(out)
+    assert (
+        model.search("anything", 2)
+        and model.provenance["training"]["optimiser"]["learning_rate"] == module.RATE
+    )
+    kept = {path.name for path in (tmp_path / "engine.training").iterdir()}
+    assert "MLE.trec" in kept and not any(name.startswith("MLE.model") for name in kept)
+
+
+def test_the_fast_one_says_what_it_costs_and_trains_once(small, tmp_path):
+    said = told(tmp_path / "engine", fast=True)
+    assert "fewer steps" in said and "MLE:" not in said
+
+
+def test_a_demo_goes_on_and_a_finished_one_is_shown_again_without_training(small, tmp_path, monkeypatch):
+    out = tmp_path / "engine"
+    interrupted_at("training:", out, fast=True)
+    assert not out.exists()
+    again = told(out, fast=True)
+    assert "as planned before" in again
+    first = (out / "network.safetensors").read_bytes()
+
+    def no_step(*more, **named):
+        raise AssertionError("a finished demo trained again")
+
+    monkeypatch.setattr("gr2.training.loop._Run.move", no_step)
+    assert "measures:" in told(out, fast=True)
+    assert (out / "network.safetensors").read_bytes() == first
+
+
+def test_what_was_begun_differently_does_not_go_on(small, tmp_path):
+    out = tmp_path / "engine"
+    interrupted_at("vectors:", out, fast=True)
+    with pytest.raises(ValueError, match="begun with another comparison; remove it"):
+        module.demo(out)

@@ -1,0 +1,166 @@
+"""A collection becomes a searchable folder with a report, in the time that there is."""
+
+import json
+import re
+from dataclasses import replace
+
+import pytest
+from helpers import tiny
+
+from gr2.data.collection import Collection, Document
+from gr2.model.document_vectors import document_vectors
+from gr2.report import OURS
+from gr2.schemes.config import SchemeConfig
+from gr2.schemes.registry import SchemeContext, build, suitable_scheme
+from gr2.systems.config import GenerativeConfig
+from gr2.training.config import TrainingConfig, with_settings
+from gr2.training.fit import fit, prepare
+from gr2.workflows.index import IndexJob, _detail, index, seconds, step_seconds
+
+
+@pytest.fixture(scope="module")
+def backbone(tmp_path_factory):
+    return str(tiny.save_checkpoint(tmp_path_factory.mktemp("encoder") / "checkpoint", "encoder"))
+
+
+def job_of(backbone, out, data: Collection | None = None, *, seconds: float = 0.01, **options) -> IndexJob:
+    """A job with a budget; by default one that is far too small."""
+    config = GenerativeConfig(backbone=backbone)
+    return IndexJob(collection=data or tiny.graded(), out=out, config=config, seconds=seconds, **options)
+
+
+def told(job: IndexJob) -> str:
+    """Index, and everything that was said on the way."""
+    lines = []
+    index(job, lines.append)
+    return "\n".join(lines)
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"), [("90s", 90), ("30m", 1800), ("1h30m", 5400), ("2h", 7200), (" 1m5s ", 65)]
+)
+def test_times_are_read(text, wanted):
+    assert seconds(text) == wanted
+
+
+@pytest.mark.parametrize("text", ["", "30", "m", "0m", "-5m", "1.5h", "30 m", "soon"])
+def test_other_times_are_refused(text):
+    with pytest.raises(ValueError, match="expected a time"):
+        seconds(text)
+
+
+def test_one_command_indexes_measures_and_reports(backbone, tmp_path):
+    out = tmp_path / "model"
+    job = job_of(backbone, out, seconds=30.0)
+    said = told(job)
+    assert re.search(r"docids: 30 by title", said) and "nDCG@20" in said and OURS in said
+    assert (out / "report.html").is_file()
+    steps = json.loads((tmp_path / "model.training" / "plan.json").read_text())["steps"]
+    assert steps == 20  # 20 training queries, 16 in a step, ten epochs
+    weights = (out / "network.safetensors").read_bytes()
+    again = told(replace(job, resume=True, seconds=0.5))  # the plan is kept, not made anew
+    assert "20 steps" in again and (out / "network.safetensors").read_bytes() == weights
+
+
+def test_other_recipes_are_measured_beside_and_done_once(backbone, tmp_path):
+    job = job_of(backbone, tmp_path / "model", seconds=5.0, compare_with=("MLE",))
+    said = told(job)
+    assert "MLE: trained with the same settings" in said and re.search(r"MLE  ", said)
+    assert not (tmp_path / "model.training" / "MLE.model").exists()
+    run = tmp_path / "model.training" / "MLE.trec"
+    before = run.stat().st_mtime_ns
+    index(replace(job, resume=True))
+    assert run.stat().st_mtime_ns == before
+
+
+@pytest.mark.parametrize(("seconds", "pieces", "max_tokens"), [(1e9, 8, 128), (1e-9, 0, 16), (None, 0, 32)])
+def test_documents_are_read_as_far_as_there_is_time(
+    backbone, tmp_path, monkeypatch, seconds, pieces, max_tokens
+):
+    timed = iter(range(100))
+    if seconds is None:  # a sample takes 0.2 seconds, then 1: only the first fits into its share of the time
+        monkeypatch.setattr("gr2.workflows.index.time.monotonic", lambda: next(timed) ** 2 / 5)
+        seconds = 1.0
+    job = job_of(backbone, tmp_path / "model", seconds=seconds)
+    chosen = _detail(job, 30)
+    assert (chosen.pieces, chosen.max_tokens) == (pieces, max_tokens)
+    monkeypatch.undo()
+    job = replace(job, seconds=5.0)
+    assert _detail(job, 30) == chosen
+    (line,) = re.findall("^vectors: .*", told(job), re.MULTILINE)
+    assert str(max_tokens if not pieces else pieces) in line
+
+
+def test_timing_a_step_changes_no_weight(backbone, tmp_path):
+    data, how = tiny.graded(), with_settings(TrainingConfig(), {"schedule.steps": 3})
+    scheme = SchemeConfig(scheme="title", words=6)
+    docids = build(SchemeContext(collection=data, backbone=backbone, folder=tmp_path, config=scheme))
+    vectors = document_vectors(data, docids.docnos, backbone, tmp_path)
+    ready = prepare(data, docids, backbone, how, vectors=vectors)
+    step_seconds(ready, how)
+    fit(data, docids, backbone, tmp_path / "timed", how, prepared=ready)
+    fit(data, docids, backbone, tmp_path / "plain", how, vectors=vectors)
+    one, two = ((tmp_path / name / "network.safetensors").read_bytes() for name in ("timed", "plain"))
+    assert one == two
+
+
+def test_a_short_time_means_few_steps(backbone, tmp_path):
+    job = job_of(backbone, tmp_path / "model")
+    assert "training: 5 steps" in told(job)
+
+
+def test_what_would_fail_later_is_refused_first(backbone, tmp_path):
+    job = job_of(backbone, tmp_path / "model")
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "notes.txt").write_text("keep")
+    for wrong, message in (
+        (replace(job, out=tmp_path / "mine"), "not written by gr2"),
+        (replace(job, compare_with=("nothing",)), "no variant is called"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            index(wrong)
+
+    def stop_before_training(line):
+        if line.startswith("training"):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        index(job, stop_before_training)
+    plan = (tmp_path / "model.training" / "plan.json").read_bytes()
+    with pytest.raises(ValueError, match="add --resume"):
+        index(job)
+    assert (tmp_path / "model.training" / "plan.json").read_bytes() == plan
+    assert "as planned before" in told(replace(job, resume=True))
+
+
+@pytest.mark.parametrize("qrels", ["train", "test"])
+def test_judgements_of_one_split_alone_will_do(backbone, tmp_path, qrels):
+    data = replace(tiny.graded(), qrels={qrels: tiny.graded().qrels[qrels]})
+    said = told(job_of(backbone, tmp_path / "m", data))
+    assert ("no judged queries" in said) == (qrels == "train")
+
+
+def test_an_encoder_decoder_is_indexed_by_its_words(tmp_path):
+    backbone = str(tiny.save_checkpoint(tmp_path / "t5", "t5"))
+    job = job_of(backbone, tmp_path / "m")
+    said = told(job)
+    assert "vectors" not in said and "dense" not in said and OURS in said
+
+
+def test_one_document_and_one_query_are_a_collection_too(backbone, tmp_path):
+    data = Collection(
+        name="one",
+        documents=(Document("d", "baka beke", "baka beke duku"),),
+        queries={"q": "baka"},
+        qrels={"test": {"q": {"d": 1}}},
+    )
+    said = told(job_of(backbone, tmp_path / "m", data))
+    assert "1.0000" in said
+
+
+def test_documents_without_titles_and_judgements_are_indexed_too(backbone, tmp_path):
+    data = replace(tiny.graded(titled=False), qrels={})
+    assert suitable_scheme(data) == "summary" and suitable_scheme(tiny.graded()) == "title"
+    job = job_of(backbone, tmp_path / "model", data)
+    said = told(job)
+    assert "no judged queries" in said and (tmp_path / "model" / "report.md").is_file()
