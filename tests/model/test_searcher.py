@@ -1,6 +1,7 @@
 """One search path: filters, both modes, batches and the second score, all against one exhaustive ranking."""
 
 import pytest
+import torch
 from helpers import tiny
 
 from gr2.model.config import SearchConfig
@@ -70,7 +71,11 @@ def test_the_decoder_is_prepared_once_and_anew_after_training(model):
     first = network.decoder_for_search()
     assert network.decoder_for_search() is first
     network.train()
-    assert network.eval().decoder_for_search() is not first
+    second = network.eval().decoder_for_search()
+    assert second is not first and network.decoder_for_search() is second
+    with torch.no_grad():
+        network.decoder.block[0].layer[-1].DenseReluDense.wo.weight.mul_(1.0)
+    assert network.decoder_for_search() is not second, "a weight was changed in evaluation mode"
 
 
 @pytest.mark.parametrize("k", [0, -1])

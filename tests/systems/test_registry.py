@@ -106,6 +106,24 @@ def test_a_control_says_nothing_about_its_own_queries(shop, gr2, tmp_path):
         gr2("run", "popularity", shop, "--output", tmp_path / "p.run", "--split", "train")
 
 
+def test_folds_and_the_split_to_learn_from_are_obeyed(data, gr2, tmp_path):
+    folds = replace(data, qrels={"test": data.split("train")}).with_folds(4)
+    write_folder(folds, tmp_path / "folds")
+    out = gr2("run", "popularity", tmp_path / "folds", "--output", tmp_path / "f.run", "--fold", "1")
+    expected = popularity(folds.fold(1).split("train"), folds.fold(1).split("test"), 1000)
+    assert Run.read(tmp_path / "f.run").docnos(folds.folds[1][0]) == expected.docnos(folds.folds[1][0])
+    assert f"{len(folds.folds[1])} of {len(folds.folds[1])} queries" in out
+    write_folder(data, tmp_path / "shop")
+    gr2("run", "popularity", tmp_path / "shop", "--output", tmp_path / "d.run", "--train", "dev")
+    qid = next(iter(data.split("test")))
+    assert Run.read(tmp_path / "d.run").docnos(qid) == popularity(data.split("dev"), {qid: ""}).docnos(qid)
+    same = ("run", "gr2", tmp_path / "shop", "--output", tmp_path / "g.run")
+    with pytest.raises(SystemExit, match="knows the judgements of 'dev'"):
+        gr2(*same, "--train", "dev", "--split", "dev")
+    with pytest.raises(SystemExit, match="nothing to resume without a folder"):
+        gr2(*same, "--resume")
+
+
 def test_the_baselines_are_one_list(data, bert):
     names = [run.name for run in baseline_runs(data, "test", backbone=str(bert))]
     assert names == [

@@ -12,7 +12,7 @@ from gr2.schemes.config import FusionConfig, GeneratorConfig, SchemeConfig
 from gr2.systems.config import PRESETS, GenerativeConfig, preset
 from gr2.training import config as training
 from gr2.training.config import ObjectiveConfig, TrainingConfig, as_json, from_json, with_settings
-from gr2.training.variants import VARIANTS, register_variant, variant_objective
+from gr2.training.variants import QUERY_LOSSES, VARIANTS, register_variant, variant_objective
 from gr2.workflows.config import PretrainConfig
 
 CONFIGS = [
@@ -57,6 +57,15 @@ def test_a_configuration_survives_json():
         from_json(TrainingConfig, {"stepz": 1})
     with pytest.raises(ValueError, match="has no field"):
         with_settings(TrainingConfig(), {"schedule.stepz": 1})
+
+
+def test_settings_may_come_in_any_order_and_of_a_path_only():
+    both = {"objective.normaliser": "vocabulary", "prior.vectors_per_document": 0.0}
+    assert with_settings(TrainingConfig(), both) == with_settings(
+        TrainingConfig(), dict(reversed(both.items()))
+    )
+    with pytest.raises(ValueError, match="seed of TrainingConfig has no field 'x'"):
+        with_settings(TrainingConfig(), {"seed.x": 1})
 
 
 def test_the_presets_are_what_they_are_called():
@@ -116,7 +125,10 @@ def test_a_variant_can_be_registered_once(monkeypatch):
     with pytest.raises(ValueError, match="already"):
         register_variant("half", "again")
     with pytest.raises(ValueError, match="no field 'gamme'"):
-        register_variant("other", "a slip", switches={"gamme": 0.5})
+        register_variant("other", "a slip", query_loss=lambda p, g, n: p, switches={"gamme": 0.5})
+    with pytest.raises(ValueError, match="a loss 'weighted' already exists"):
+        register_variant("weighted", "a name that a loss has", query_loss=lambda p, g, n: p)
+    assert "other" not in QUERY_LOSSES
 
 
 def other(value):
@@ -184,5 +196,7 @@ def test_a_preset_sets_the_defaults_of_a_command(monkeypatch, gr2, tmp_path):
     words = ("train", "shop", "--docids", tmp_path, "--out", tmp_path / "out", "--preset", "paper")
     with pytest.raises(SystemExit, match="seen"):
         gr2(*words, "--schedule.steps", "9")
+    with pytest.raises(SystemExit, match="--preset sets the defaults of docids, train, index, run"):
+        gr2("--preset", "paper", "systems")
     paper = preset("paper")
     assert seen[0] == replace(paper, training=with_settings(paper.training, {"schedule.steps": 9}))

@@ -41,6 +41,26 @@ def test_a_failure_says_where_and_can_be_resumed_to_the_same_bytes(error, checkp
     assert all(torch.equal(one[name], two[name]) for name in one)
 
 
+def test_weights_that_are_no_numbers_are_never_saved(checkpoints, tmp_path):
+    """The loss is finite and its gradient is not: the checkpoint before it stays, and can be resumed."""
+    _, model, objective, batches, config = tiny.prepared(checkpoints["encoder"], steps=6)
+    steps = []
+
+    def poisoned(*arguments):
+        parts = objective(*arguments)
+        steps.append(1)
+        if len(steps) == 4:
+            parts["total"] = parts["total"] + (model.network.head.weight.sum() * 0).sqrt()
+        return parts
+
+    with pytest.raises(TrainingError, match="step 4: the norm of the gradient is nan"):
+        train(model.network, poisoned, batches, config, tmp_path)
+    kept = load_file(newest_checkpoint(tmp_path) / "network.safetensors")
+    assert all(value.isfinite().all() for value in kept.values() if value.is_floating_point())
+    _, model, objective, batches, config = tiny.prepared(checkpoints["encoder"], steps=6)
+    train(model.network, objective, batches, config, tmp_path, resume=True)
+
+
 def test_an_interruption_keeps_what_was_done(checkpoints, tmp_path):
     _, model, objective, batches, config = tiny.prepared(checkpoints["encoder"], steps=6)
     with pytest.raises(KeyboardInterrupt):

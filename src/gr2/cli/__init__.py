@@ -14,8 +14,9 @@ from gr2.cli.arguments import load_plugins, take_options
 DESCRIPTION = (
     "Generative retrieval with multi-graded relevance. Options before or after a command: --plugin FILE.py "
     "imports a file of yours that registers docid schemes, variants or systems; --preset default, fast or "
-    "paper sets the defaults of docids, train and index."
+    "paper sets the defaults of docids, train, index and run gr2."
 )
+PRESET_COMMANDS = ("docids", "train", "index", "run")
 __all__ = ["collections", "docids", "main", "models", "pretraining", "serving", "systems"]
 
 
@@ -27,10 +28,14 @@ def main() -> None:
     try:
         plugins, arguments = take_options("--plugin", sys.argv[1:])
         load_plugins(plugins)
-        preset, _ = take_options("--preset", arguments)
+        preset, arguments = take_options("--preset", arguments)
+        if preset and (not arguments or arguments[0] not in PRESET_COMMANDS):
+            raise ValueError(
+                f"--preset sets the defaults of {', '.join(PRESET_COMMANDS)} and of no other command"
+            )
         docids.register(*preset[-1:])
         models.register(*preset[-1:])
-        systems.register()
+        systems.register(*preset[-1:])
         arguments = systems.with_model_folder(arguments)
         app.cli(prog="gr2", description=DESCRIPTION, args=arguments)
         sys.stdout.flush()

@@ -10,6 +10,7 @@ from tyro.extras import SubcommandApp
 from gr2.cli.app import Name, Runs, Settings, app, open_named, progress, queries_of, write_run
 from gr2.evaluate.config import EvaluateConfig
 from gr2.systems import SYSTEMS
+from gr2.systems.config import PRESETS, GenerativeConfig, preset
 from gr2.systems.registry import SystemRow
 
 run = SubcommandApp()
@@ -18,10 +19,11 @@ app.command(
 )
 
 
-def register() -> None:
-    """Add a subcommand of `gr2 run` for every system of the registry."""
+def register(chosen: str = next(iter(PRESETS))) -> None:
+    """Add a subcommand of `gr2 run` for every system of the registry; a preset sets the defaults of `gr2`."""
     for name, row in SYSTEMS.items():
-        run.command(name=name, help=f"{row.summary}; needs {row.needs_text}.")(_command(name, row))
+        usual = preset(chosen) if row.options is GenerativeConfig else None
+        run.command(name=name, help=f"{row.summary}; needs {row.needs_text}.")(_command(name, row, usual))
 
 
 def with_model_folder(arguments: list[str]) -> list[str]:
@@ -35,7 +37,7 @@ def with_model_folder(arguments: list[str]) -> list[str]:
     )
 
 
-def _command(system: str, row: SystemRow) -> Callable[..., None]:
+def _command(system: str, row: SystemRow, usual: object | None) -> Callable[..., None]:
     """The subcommand of a system: the arguments of all systems, and its own options."""
     required = any(
         field.default is MISSING and field.default_factory is MISSING for field in fields(row.options)
@@ -58,7 +60,7 @@ def _command(system: str, row: SystemRow) -> Callable[..., None]:
         from gr2.systems.registry import SystemContext, build_system, checked_run
 
         writable(output)
-        if row.uses_judgements and split == train and fold is None:
+        if row.learns and split == train and fold is None:
             raise ValueError(
                 f"{system} knows the judgements of {train!r}, so it says nothing about {train!r} itself"
             )
@@ -73,7 +75,7 @@ def _command(system: str, row: SystemRow) -> Callable[..., None]:
     command.__doc__ = _HELP
     command.__annotations__ = {**command.__annotations__, "options": Annotated[row.options, Settings]}
     if not required:
-        command.__kwdefaults__ = {**(command.__kwdefaults__ or {}), "options": row.options()}
+        command.__kwdefaults__ = {**(command.__kwdefaults__ or {}), "options": usual or row.options()}
     return command
 
 

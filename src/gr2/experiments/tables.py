@@ -165,8 +165,9 @@ def trial_figures(found: Sequence[tuple[Trial, Path]]) -> dict[str, dict[str, fl
     for trial, folder in found:
         content: Mapping[str, Any] = json.loads((folder / "trial.json").read_text(encoding="utf-8"))
         spent = content["cost"]["cpu_seconds"] or np.nan  # null if interrupted
-        minutes = {"minutes": spent / 60, "prior MB": content["prior_bytes"] / 1e6}
-        known = {n: v for n, v in content["agreement"].items() if not np.isnan(v)}  # NaN for binary grades
+        minutes = {"minutes": spent / 60, "prior MB": content.get("prior_bytes", 0) / 1e6}
+        agreement = content.get("agreement", {})
+        known = {n: v for n, v in agreement.items() if not np.isnan(v)}  # NaN for binary grades
         rows[trial.system].append(minutes | {f"τ {name}": value for name, value in known.items()})
     return {
         system: {name: float(np.nanmean([row[name] for row in each])) for name in each[0]}

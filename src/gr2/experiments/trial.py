@@ -117,8 +117,6 @@ def training_config(plan: Mapping[str, Any]) -> TrainingConfig:
             settings |= {f"objective.{'query_loss' if n == 'queries' else n}": v for n, v in value.items()}
         else:
             settings[KEYS.get(key, key)] = VARIANTS.get(value, value) if key == "recipe" else value
-    if settings.get("objective.normaliser") == "vocabulary":  # needs no prior, so set that first
-        settings = {"prior.vectors_per_document": 0.0} | settings
     return with_settings(TrainingConfig(), settings)
 
 

@@ -64,7 +64,7 @@ class Network(nn.Module):
         self.xi_docid = self.xi_query if config.shared else nn.Linear(width, config.representation)
         self.prior: Prior | None = None
         self.fresh = False  # whether the decoder has never been trained on docids
-        self._search_decoder: Decoder | None = None
+        self._search_decoder: tuple[object, Decoder] | None = None
 
     @classmethod
     def build(
@@ -217,10 +217,11 @@ class Network(nn.Module):
 
     def decoder_for_search(self, precision: Precision = "fp32") -> Decoder:
         """The decoder in the form that `gr2.decode` needs, prepared once and cached in evaluation mode."""
-        if self._search_decoder is None or self.training or precision != "fp32":
-            read = bart_decoder if self.family == "bart" else t5_decoder
-            made = read(self.decoder, self.head, start=START, precision=precision)
-            if self.training or precision != "fp32":
-                return made
-            self._search_decoder = made
-        return self._search_decoder
+        read = bart_decoder if self.family == "bart" else t5_decoder
+        if self.training or precision != "fp32":
+            return read(self.decoder, self.head, start=START, precision=precision)
+        weights = (*self.decoder.parameters(), self.head.weight)
+        versions = tuple((weight.device, weight._version) for weight in weights)  # rise with every change
+        if self._search_decoder is None or self._search_decoder[0] != versions:
+            self._search_decoder = versions, read(self.decoder, self.head, start=START)
+        return self._search_decoder[1]

@@ -13,6 +13,7 @@ from gr2.data.collection import Collection
 from gr2.data.runs import Run
 from gr2.evaluate.measures import Convention, evaluate
 from gr2.evaluate.significance import Comparison, compare
+from gr2.model.config import SearchConfig
 from gr2.model.encoder import Encoder
 from gr2.model.gr2 import GR2
 from gr2.report import sections as about
@@ -52,7 +53,13 @@ def label_of(model: GR2) -> str:
 
 
 def write_report(
-    folder: Path, collection: Collection, others: Sequence[Run], *, split: str = "test"
+    folder: Path,
+    collection: Collection,
+    others: Sequence[Run],
+    *,
+    split: str = "test",
+    search: SearchConfig | None = None,
+    device: str = "auto",
 ) -> Comparison | None:
     """Write the report of a model into its folder; returns the comparison, None without judged queries.
 
@@ -61,8 +68,10 @@ def write_report(
         collection: the collection that the model was trained on.
         others: runs on the split to compare with, such as those of `baseline_runs`.
         split: the split of the queries to evaluate on.
+        search: how the model is searched.
+        device: where.
     """
-    model = GR2.from_pretrained(folder)
+    model = GR2.from_pretrained(folder, device=device)
     found = [
         about.collection_section(collection, split),
         about.docid_section(health(model.docids, collection, sample=1000)),
@@ -70,7 +79,7 @@ def write_report(
     ]
     comparison = None
     if collection.qrels.get(split):
-        comparison, more = _judged(model, collection, others, split)
+        comparison, more = _judged(model, collection, others, split, search)
         found += more
     title = f"{label_of(model)} on {collection.name}"
     with extended_folder(folder) as temporary:
@@ -80,12 +89,12 @@ def write_report(
 
 
 def _judged(
-    model: GR2, collection: Collection, others: Sequence[Run], split: str
+    model: GR2, collection: Collection, others: Sequence[Run], split: str, search: SearchConfig | None
 ) -> tuple[Comparison, list[Section]]:
     qrels = collection.split(split)
     queries = {qid: collection.queries[qid] for qid in qrels}
     ours = label_of(model)
-    run = model.search_many(queries, DEPTH, name=ours)
+    run = model.search_many(queries, DEPTH, search, name=ours)
     comparison = compared(collection, split, [*others, run])
     values = comparison.evaluations[-1].values["nDCG@20"]
     docids = dict(zip(model.docids.docnos, model.docids.texts, strict=True))
@@ -98,11 +107,13 @@ def _judged(
         about.queries_section(collection, qrels, run, values, docids),
         about.space_section(groups, method, queries[example]),
         about.reliability_section(reliability(run, qrels)),
-        about.cost_section(_costs(model, collection, list(queries.values())[:TIMED])),
+        about.cost_section(_costs(model, collection, list(queries.values())[:TIMED], search)),
     ]
 
 
-def _costs(model: GR2, collection: Collection, texts: Sequence[str]) -> Mapping[str, Cost]:
+def _costs(
+    model: GR2, collection: Collection, texts: Sequence[str], search: SearchConfig | None
+) -> Mapping[str, Cost]:
     """GR² and a dense index with the same encoder: one vector per document, one query at a time."""
     encoder = model.network.encoder
     fixed = sum(value.nbytes for value in encoder.state_dict().values())
@@ -115,7 +126,7 @@ def _costs(model: GR2, collection: Collection, texts: Sequence[str]) -> Mapping[
         np.argpartition(-(vectors @ read.encode([text])[0]), min(DEPTH, len(vectors) - 1))
 
     return {
-        label_of(model): cost_of_model(model, texts),
+        label_of(model): cost_of_model(model, texts, search),
         "dense index, one vector per document": Cost(
             median_milliseconds(dense, texts), fixed, vectors.nbytes
         ),

@@ -14,6 +14,7 @@ import torch
 from gr2.data.collection import Collection, Qrels
 from gr2.data.runs import Run
 from gr2.experiments.geometry import representations
+from gr2.model.config import SearchConfig
 from gr2.model.encoder import Vectors
 from gr2.model.gr2 import GR2
 from gr2.training.checkpoints import METRICS
@@ -144,14 +145,14 @@ class Cost:
     """Bytes that grow with the collection."""
 
 
-def cost_of_model(model: GR2, queries: Sequence[str]) -> Cost:
+def cost_of_model(model: GR2, queries: Sequence[str], search: SearchConfig | None = None) -> Cost:
     """The cost of a model, searched one query at a time as in interactive use."""
     prior = model.network.prior
     weights = sum(value.nbytes for value in model.network.weights().values())
     tables = model.network.decoder.embed_tokens.weight.nbytes + model.network.head.weight.nbytes
     tables += 0 if prior is None else prior.nbytes
     tokens, offsets = model.docids.flat()
-    searcher = model.searcher()
+    searcher = model.searcher(search)
     taken = median_milliseconds(lambda text: searcher.search(text, DEPTH), queries)
     return Cost(taken, weights - tables, tables + model.trie.nbytes + tokens.nbytes + offsets.nbytes)
 

@@ -71,6 +71,8 @@ class SystemRow:
     """What it needs, in words, such as a backbone or a model folder."""
     uses_judgements: bool = False
     """Whether it requires training judgements."""
+    learns: bool = False
+    """Whether it learns from training judgements where there are some."""
     packages: tuple[str, ...] = ()
     """Packages that must be installed."""
     extra: str = ""
@@ -96,6 +98,7 @@ def register_system(
     options: type = NoOptions,
     needs: tuple[str, ...] = (),
     uses_judgements: bool = False,
+    learns: bool = False,
     packages: tuple[str, ...] = (),
     extra: str = "",
 ) -> Callable[[Builder], Builder]:
@@ -107,6 +110,7 @@ def register_system(
         options: a dataclass; its fields become options of `gr2 run NAME`.
         needs: what it needs, in words.
         uses_judgements: whether it requires training judgements.
+        learns: whether it learns from training judgements where there are some.
         packages: packages that must be installed.
         extra: the extra of gr2 that installs them.
     """
@@ -120,6 +124,7 @@ def register_system(
             options=options,
             needs=needs,
             uses_judgements=uses_judgements,
+            learns=learns or uses_judgements,
             packages=packages,
             extra=extra,
         )

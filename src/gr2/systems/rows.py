@@ -1,7 +1,7 @@
 """The rows of the registry: each function builds a system, with heavy imports inside."""
 
 import tempfile
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -97,16 +97,23 @@ def _model(context: SystemContext, options: ModelOptions) -> System:
 
 
 @register_system(
-    "gr2", "GR²: makes docids, trains, searches", options=GenerativeConfig, needs=("a backbone", "training")
+    "gr2",
+    "GR²: makes docids, trains, searches",
+    options=GenerativeConfig,
+    needs=("a backbone", "training"),
+    learns=True,
 )
 def _gr2(context: SystemContext, options: GenerativeConfig) -> System:
     from gr2.systems.generative import GenerativeSystem, train
 
+    collection = context.collection
+    if context.train != "train":
+        collection = replace(collection, qrels={**collection.qrels, "train": context.judgements})
+    if context.resume and context.folder is None:
+        raise ValueError("there is nothing to resume without a folder: name it with --work")
     if context.folder is not None:
-        model = train(
-            context.collection, context.folder, options, resume=context.resume, progress=context.progress
-        )
+        model = train(collection, context.folder, options, resume=context.resume, progress=context.progress)
         return GenerativeSystem(model, options.search)
     with tempfile.TemporaryDirectory() as folder:
-        model = train(context.collection, Path(folder) / "model", options, progress=context.progress)
+        model = train(collection, Path(folder) / "model", options, progress=context.progress)
     return GenerativeSystem(model, options.search)

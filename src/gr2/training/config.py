@@ -7,7 +7,8 @@ nothing heavy, because the command line is generated from these classes.
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields, is_dataclass, replace
+from pathlib import Path
 from typing import Any, Literal, TypeVar, get_type_hints
 
 from gr2.model.config import NetworkConfig, Normaliser, VectorConfig
@@ -181,11 +182,17 @@ def from_json(kind: type[Config], stored: Mapping[str, Any]) -> Config:
     known = {field.name for field in fields(kind)}  # type: ignore[arg-type]
     if unknown := sorted(set(stored) - known):
         raise ValueError(f"{kind.__name__} has no field {unknown[0]!r}; it has: {', '.join(sorted(known))}")
-    values = {
-        name: from_json(hints[name], value) if isinstance(value, Mapping) else value
-        for name, value in stored.items()
-    }
+    values = {name: _from_json(hints[name], value) for name, value in stored.items()}
     return kind(**values)
+
+
+def _from_json(hint: Any, value: Any) -> Any:
+    """A field's value in the type that it is declared with."""
+    if isinstance(value, Mapping):
+        return from_json(hint, value)
+    if hint is Path:
+        return Path(value)
+    return tuple(value) if isinstance(value, list) else value
 
 
 def with_settings(config: Config, settings: Mapping[str, Any]) -> Config:
@@ -194,11 +201,18 @@ def with_settings(config: Config, settings: Mapping[str, Any]) -> Config:
     >>> with_settings(TrainingConfig(), {"schedule.steps": 5, "seed": 1}).schedule.steps
     5
     """
+    changed: dict[str, Any] = {}
+    inner: dict[str, dict[str, Any]] = {}
     for path, value in settings.items():
         name, _, rest = path.partition(".")
         if name not in {field.name for field in fields(config)}:  # type: ignore[arg-type]
             raise ValueError(f"{type(config).__name__} has no field {name!r}")
-        inner = getattr(config, name)
-        changed = with_settings(inner, {rest: value}) if rest else value
-        config = replace(config, **{name: changed})  # type: ignore[type-var]
-    return config
+        if rest and not is_dataclass(getattr(config, name)):
+            raise ValueError(f"{name} of {type(config).__name__} has no field {rest!r}")
+        if rest:
+            inner.setdefault(name, {})[rest] = value
+        else:
+            changed[name] = value
+    for name, own in inner.items():
+        changed[name] = with_settings(changed.get(name, getattr(config, name)), own)
+    return replace(config, **changed)  # type: ignore[type-var]

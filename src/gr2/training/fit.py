@@ -21,7 +21,7 @@ from gr2.model.encoder import Vectors
 from gr2.model.gr2 import GR2
 from gr2.model.node_prior import Prior
 from gr2.model.word_prior import word_space
-from gr2.store import Workspace
+from gr2.store import Workspace, check_replaceable
 from gr2.training.batches import Batches, Examples
 from gr2.training.config import TrainingConfig, as_json
 from gr2.training.distributed import join_ranks
@@ -84,6 +84,7 @@ def fit(
         progress: show progress bars.
     """
     out, config = Path(out), config or TrainingConfig()
+    check_replaceable(out)
     check(collection, docids, config)
     ranks = join_ranks(device_of(config.device))
     show, folder = progress and ranks.is_first, Workspace(out).training
@@ -117,11 +118,11 @@ def fit(
                 resume=resume,
                 read=read,
                 validate=_validation(model, collection, config) if settings.validate_every else None,
-                about=about | {"training": _resumable(config)},
+                about=about | {"training": resumable(config)},
                 progress=update,
             )
-        for used in () if states else folder.glob(f"{STATES}*"):
-            used.unlink()
+        for used in folder.glob(f"{STATES}*") if ranks.is_first and not states else ():
+            used.unlink(missing_ok=True)
     model.provenance |= {"collection": collection.name, "fingerprint": collection.fingerprint}
     model.provenance |= {"training": as_json(config)}
     if ranks.is_first:
@@ -217,7 +218,7 @@ def stages(config: TrainingConfig) -> list[tuple[Stage, LoopConfig]]:
     return [(stage, settings) for stage, settings in found if settings.steps > 0]
 
 
-def _resumable(config: TrainingConfig) -> dict[str, object]:
+def resumable(config: TrainingConfig) -> dict[str, object]:
     """The settings that must be equal for a run to be resumed: all that affect the weights."""
     found = as_json(config)
     found.pop("device")

@@ -44,6 +44,10 @@ class TrainingError(RuntimeError):
     """Training failed; the message says at which step, why, and where the last checkpoint is."""
 
 
+class NotFinite(ValueError):
+    """A loss or gradient is not a finite number."""
+
+
 class Steps(Protocol):
     """The batches of a run, by step; each knows its number of examples."""
 
@@ -131,14 +135,14 @@ def train(
         begun = time.monotonic()
         try:
             parts, examples = run.gradients(state.step)
+        except NotFinite as error:  # the weights themselves may be at fault: they are not saved
+            raise TrainingError(f"training failed at step {state.step + 1}: {error}") from error
         except BaseException as error:  # the weights are those before the step, so they can be saved
             if ranks.is_first and state.step > clock.first:
                 save(folder, network, optimiser, state, settings)
             if not isinstance(error, Exception):
                 raise
-            raise TrainingError(
-                f"training failed at step {state.step + 1}: {error} (its checkpoints are in {folder})"
-            ) from error
+            raise TrainingError(f"training failed at step {state.step + 1}: {error}") from error
         run.move(state.step)
         state.step += 1
         _average(network, state, config)
@@ -178,17 +182,19 @@ class _Run:
             with autocast(self.network.device, enabled=self.bf16):
                 parts = self.objective(self.network, batch, *self.read(self.network, batch))
             if not isfinite(float(parts["total"].detach())):
-                raise ValueError(f"the loss is {float(parts['total'].detach())}, not a finite number")
+                raise NotFinite(f"the loss is {float(parts['total'].detach())}, not a finite number")
             (parts["total"] / count).backward()  # type: ignore[no-untyped-call]
             rows.append({name: value.detach() for name, value in parts.items()})
             examples += batch.examples
         if self.ranks.several:
             mean_gradients(self.network.parameters())
+        norm = torch.nn.utils.clip_grad_norm_(self.network.parameters(), self.config.optimiser.clip)
+        if not isfinite(float(norm)):
+            raise NotFinite(f"the norm of the gradient is {float(norm)}, not a finite number")
         return rows, examples
 
     def move(self, step: int) -> None:
         """Clip the gradients and take an optimiser step."""
-        torch.nn.utils.clip_grad_norm_(self.network.parameters(), self.config.optimiser.clip)
         for group in self.optimiser.param_groups:
             group["lr"] = group["full_rate"] * schedule(step, self.config.steps, self.config.optimiser.warmup)
         self.optimiser.step()

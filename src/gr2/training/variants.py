@@ -89,13 +89,15 @@ def register_variant(
     """
     if name in VARIANTS:
         raise ValueError(f"a variant {name!r} already exists: {VARIANTS[name].summary}")
+    if query_loss is not None and name in QUERY_LOSSES:
+        raise ValueError(f"a loss {name!r} already exists")
+    unknown = set(switches or ()) - {field.name for field in fields(ObjectiveConfig)}
+    if unknown:
+        raise ValueError(f"ObjectiveConfig has no field {sorted(unknown)[0]!r}")
     own: dict[str, Any] = {}
     if query_loss is not None:
         QUERY_LOSSES[name] = query_loss
         own = {"query_loss": name, "gamma": 0.0}
-    unknown = set(switches or ()) - {field.name for field in fields(ObjectiveConfig)}
-    if unknown:
-        raise ValueError(f"ObjectiveConfig has no field {sorted(unknown)[0]!r}")
     VARIANTS[name] = Variant(summary=summary, switches={**own, **(switches or {})})
 
 

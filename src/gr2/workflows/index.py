@@ -36,7 +36,7 @@ from gr2.systems.dense import Dense
 from gr2.systems.generative import make_docids
 from gr2.training.batches import Batches
 from gr2.training.config import TrainingConfig, as_json, with_settings
-from gr2.training.fit import Prepared, check, fit, prepare, wants_vectors
+from gr2.training.fit import Prepared, check, fit, prepare, resumable, wants_vectors
 from gr2.training.loop import encoded
 from gr2.training.variants import variant_of
 
@@ -164,10 +164,13 @@ def _check(job: IndexJob) -> None:
 
 def _facts(job: IndexJob) -> dict[str, object]:
     """The settings that must be equal for a job to be resumed."""
+    config = as_json(job.config) | {"training": resumable(job.training)}
+    config.pop("search")  # changes no weight
     return {
         "collection": job.collection.fingerprint,
         "comparison": list(job.compare_with),
-        "configuration": as_json(job.config),
+        "configuration": config,
+        "budget": job.seconds is not None,
     }
 
 
@@ -193,9 +196,11 @@ def _fit(
 def _untrained(job: IndexJob, docids: Docids) -> tuple[Vectors, Run]:
     """The documents' vectors, and the run of the untrained encoder with them; both are saved."""
     how, backbone = job.training.prior.documents, job.config.backbone
-    path, kept = vectors_path(job.collection, backbone, job.folder, how), job.folder / "dense.trec"
+    path = vectors_path(job.collection, backbone, job.folder, how)
+    kept = path.with_suffix(".trec")
     if not (path.exists() and kept.exists()):
-        dense = Dense.index(job.collection.documents, Encoder.load(backbone), how, progress=job.progress)
+        encoder = Encoder.load(backbone, device=job.training.device)
+        dense = Dense.index(job.collection.documents, encoder, how, progress=job.progress)
         dense.search(_queries(job), DEPTH).write(kept)
         keep_vectors(dense.vectors, docids.docnos, path)
     vectors = document_vectors(job.collection, docids.docnos, backbone, job.folder, how)
@@ -206,7 +211,7 @@ def _detail(job: IndexJob, count: int, sample: int = 128) -> VectorConfig:
     """The first of `DETAILS` that fits the budget, timed on a sample of documents, else the last; saved."""
     path = job.folder / DETAIL
     if not path.exists():
-        encoder = Encoder.load(job.config.backbone)
+        encoder = Encoder.load(job.config.backbone, device=job.training.device)
         worded = (document for document in job.collection.documents if document.contents.split())
         some = list(islice(worded, 0, None, max(1, count // sample)))
         chosen = DETAILS[-1]
@@ -247,7 +252,10 @@ def _report(job: IndexJob, model: GR2, runs: Sequence[Run], say: Say) -> None:
     """Evaluate the model with these runs and the baselines, and write its report."""
     split = _measured(job)
     others = [*baseline_runs(job.collection, split), *runs] if split else []
-    comparison = write_report(job.out, job.collection, others, split=split or "test")
+    how, device = job.config.search, job.training.device
+    comparison = write_report(
+        job.out, job.collection, others, split=split or "test", search=how, device=device
+    )
     if comparison is None:
         say("measures: none, because the collection has no judged queries in a split `test` or `dev`")
         return
@@ -312,4 +320,4 @@ def step_seconds(
         torch.nn.utils.clip_grad_norm_(moving, config.optimiser.clip)
         optimiser.step()
         optimiser.zero_grad(set_to_none=True)
-    return (clock() - begun) / steps
+    return (clock() - begun) / steps * config.optimiser.accumulate

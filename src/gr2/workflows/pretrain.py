@@ -53,7 +53,12 @@ def pretrain(
     if not collection.qrels.get("train"):
         raise ValueError(f"{collection.name} has no split `train` to pre-train on")
     context = SchemeContext(
-        collection=collection, backbone=config.backbone, folder=Workspace(out).making, config=config.docids
+        collection=collection,
+        backbone=config.backbone,
+        folder=Workspace(out).making,
+        config=config.docids,
+        resume=resume,
+        progress=progress,
     )
     model = fit(
         collection,
