@@ -90,6 +90,22 @@ def test_the_results_are_those_that_were_measured():
             assert f"{demo[system.replace('GR²S', 'GR²')]['nDCG@20']:.4f}".lstrip("0") == cell, row
 
 
+def test_the_figures_of_look_ahead_are_those_that_were_measured():
+    path = ROOT / "docs" / "results" / "look_ahead.json"
+    found = json.loads(path.read_text(encoding="utf-8"))["collections"]
+    table = rows(README.split("**Look-ahead**")[1].split("## Extend")[0])
+    names = {"look-ahead": "look-ahead", "hybrid: words and vectors, nothing learned": "hybrid"}
+    names |= {"hybrid + judgements of similar queries": "hybrid + memory"}
+    for row, system in names.items():
+        means = [
+            found[name]["all"]["means"][system]["nDCG@20"] for name in ("nfcorpus", "cranfield", "scifact")
+        ]
+        means.append(found["scifact"]["unseen"]["means"][system]["nDCG@20"])
+        means += [found[name]["all"]["means"][system]["nDCG@20"] for name in ("antique", "pydocs")]
+        cells = [cell for text in table[row] for cell in text.split(" / ")]
+        assert cells == [f"{mean:.4f}".lstrip("0") for mean in means], row
+
+
 @pytest.mark.parametrize("link", sorted(set(re.findall(r"\]\(([^)#:]+)\)", README))))
 def test_links_lead_somewhere(link):
     assert (ROOT / link).exists()

@@ -4,7 +4,7 @@
 imported only when documents are indexed or an index is loaded, so `BM25Config` alone is cheap to import.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -90,10 +90,28 @@ class BM25:
         pairs = tqdm(zip(queries, words, strict=True), total=len(queries), leave=False, disable=not progress)
         return Run({qid: self._best(terms, k) for qid, terms in pairs}, name)
 
+    def scores(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """The score of every document, in the order of `docnos`, for each query text [Q, N]."""
+        found = np.zeros((len(texts), len(self.docnos)), np.float32)
+        for row, terms in enumerate(_tokenise(list(texts), self.config, False, ids=False) if texts else ()):
+            if ids := self._known(terms):
+                found[row] = self._retriever.get_scores_from_ids(ids)
+        return found
+
+    @property
+    def nbytes(self) -> int:
+        """The size of the postings in bytes."""
+        return sum(
+            int(part.nbytes) for part in self._retriever.scores.values() if isinstance(part, np.ndarray)
+        )
+
+    def _known(self, terms: Sequence[str]) -> list[int]:
+        vocabulary = self._retriever.vocab_dict
+        return [vocabulary[term] for term in terms if term in vocabulary]
+
     def _best(self, terms: list[str], k: int) -> Ranking:
         """The k best documents by score and our tie rule; bm25s breaks ties at the cutoff arbitrarily."""
-        ids = [self._retriever.vocab_dict[term] for term in terms if term in self._retriever.vocab_dict]
-        if not ids:
+        if not (ids := self._known(terms)):
             return ()
         scores = self._retriever.get_scores_from_ids(ids)
         found = np.flatnonzero(scores > 0)

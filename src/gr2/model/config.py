@@ -6,6 +6,8 @@ Imports nothing heavy, because the command line is generated from these classes.
 from dataclasses import dataclass
 from typing import Literal
 
+from gr2.bm25 import BM25Config
+
 BACKBONE = "gr2-mini"
 """The backbone that comes with the package, and the default everywhere."""
 Normaliser = Literal["vocabulary", "trie"]
@@ -69,6 +71,26 @@ class GR2Config:
     """Normaliser of token probabilities, in training and in search."""
     max_tokens: int = 64
     """Tokens to which a query or document text is truncated."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LookAheadConfig:
+    """φ(q, d), the score of every document before a token is written. paper: not in it."""
+
+    scale: float = 20.0
+    """s, the weight of the dot product of query and document vectors."""
+    words: float = 1.0
+    """w, the weight of BM25; 0 leaves words out."""
+    bm25: BM25Config = BM25Config()
+    gate: tuple[float, float] | None = None
+    """Trust in what was learned, by the query's highest cosine to a training query: none at the first number,
+    full at the second; None trusts it for every query."""
+    memory: float = 0.0
+    """η, the weight of the judgements of similar training queries; 0 leaves them out."""
+    neighbours: int = 20
+    """Training queries that the memory consults."""
+    temperature: float = 0.05
+    """Of the softmax over the cosines to these training queries."""
 
 
 @dataclass(frozen=True, kw_only=True)

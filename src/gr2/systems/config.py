@@ -9,7 +9,7 @@ from typing import Annotated
 
 from tyro.conf import arg
 
-from gr2.model.config import BACKBONE, SearchConfig
+from gr2.model.config import BACKBONE, LookAheadConfig, SearchConfig, VectorConfig
 from gr2.schemes.config import GeneratorConfig, SchemeConfig
 from gr2.training.config import (
     AugmentConfig,
@@ -31,6 +31,20 @@ class GenerativeConfig:
     docids: SchemeConfig = SchemeConfig()
     training: Annotated[TrainingConfig, arg(name="")] = TrainingConfig()
     search: SearchConfig = SearchConfig()
+
+
+@dataclass(frozen=True, kw_only=True)
+class LookAheadOptions:
+    """Hybrid search with learned offsets."""
+
+    backbone: str = BACKBONE
+    """gr2-mini, or folder or hub name of a text encoder."""
+    vectors: VectorConfig = VectorConfig(pieces=0)
+    look_ahead: LookAheadConfig = LookAheadConfig()
+    learn: bool = True
+    """Whether to learn from training judgements, where there are some."""
+    seed: int = 0
+    """Of the cross-validation."""
 
 
 PRESETS: Mapping[str, GenerativeConfig] = {

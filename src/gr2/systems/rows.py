@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from gr2.bm25 import BM25Config
 from gr2.data.runs import Run
 from gr2.model.config import BACKBONE, SearchConfig, VectorConfig
-from gr2.systems.config import GenerativeConfig
+from gr2.systems.config import GenerativeConfig, LookAheadOptions
 from gr2.systems.registry import NoOptions, System, SystemContext, register_system
 
 if TYPE_CHECKING:
@@ -68,6 +68,22 @@ def _popularity(context: SystemContext, options: NoOptions) -> System:
 @register_system("neighbours", "relevant documents of similar training queries", uses_judgements=True)
 def _neighbours(context: SystemContext, options: NoOptions) -> System:
     return _Control(context, "neighbours")
+
+
+@register_system(
+    "look-ahead",
+    "words and vectors, and what judgements teach; no decoder",
+    options=LookAheadOptions,
+    needs=("a backbone",),
+    learns=True,
+)
+def _look_ahead(context: SystemContext, options: LookAheadOptions) -> System:
+    from gr2.systems.look_ahead import LookAheadSystem
+
+    judgements = context.collection.qrels.get(context.train)
+    return LookAheadSystem.build(
+        context.collection, options, judgements=judgements, folder=context.folder, progress=context.progress
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -143,8 +143,23 @@ def mgcc(
     >>> mgcc(similarities, grades, grades == 0, levels=2, penalty="uniform")
     tensor([0.9076])
     """
-    constrained = grade_constraint(pair_loss(similarities, grades, negatives), grades, mode=constraint)
-    means = _grade_means(constrained, grades, levels)  # [B, L]
+    pair = pair_loss(similarities, grades, negatives)
+    return mgcc_of_pairs(pair, grades, levels=levels, penalty=penalty, constraint=constraint)
+
+
+def mgcc_of_pairs(
+    pair: Tensor,
+    grades: Tensor,
+    *,
+    levels: int,
+    penalty: Penalty = "prose",
+    constraint: Constraint = "pair",
+) -> Tensor:
+    """L_MGCC of each query from the losses −L_Pair of its docids [B, D], wherever these come from: [B].
+
+    With the trie normaliser the probabilities of all docids sum to 1, so −log P(id ∣ q) is such a loss too.
+    """
+    means = _grade_means(grade_constraint(pair, grades, mode=constraint), grades, levels)  # [B, L]
     return (means * grade_penalty(levels, reading=penalty).to(means)).sum(1) / levels  # [B]
 
 
@@ -262,9 +277,23 @@ def lambda_rank(scores: Tensor, grades: Tensor, *, sigma: float = 1.0) -> Tensor
     by_score = scores.detach().argsort(descending=True, stable=True)  # [D]
     first = own[:, by_score].byte().argsort(dim=1, descending=True, stable=True)[:, :width]
     order = by_score[first]  # [B, K] each query's own docids, best first, then others
-    score, grade = scores[order], grades.clamp_min(0).gather(1, order)  # [B, K]
-    gain = (2.0 ** grade.to(scores)) - 1
-    discount = 1 / torch.arange(2, width + 2, device=scores.device, dtype=scores.dtype).log2()  # [K]
+    return _lambda_rank_sorted(scores[order], grades.clamp_min(0).gather(1, order), sigma)
+
+
+def lambda_rank_of_rows(scores: Tensor, grades: Tensor, *, sigma: float = 1.0) -> Tensor:
+    """LambdaRank where each query has scores of its own docids, row by row: [B, K], [B, K] → [B].
+
+    >>> lambda_rank_of_rows(torch.tensor([[0.0, 0.0]]), torch.tensor([[1, 2]]))
+    tensor([0.1409])
+    """
+    best = scores.detach().masked_fill(grades <= 0, -inf).argsort(dim=1, descending=True, stable=True)
+    return _lambda_rank_sorted(scores.gather(1, best), grades.clamp_min(0).gather(1, best), sigma)
+
+
+def _lambda_rank_sorted(score: Tensor, grade: Tensor, sigma: float) -> Tensor:
+    """LambdaRank of docids that are sorted by score, best first; grade 0 is padding [B, K] → [B]."""
+    gain = (2.0 ** grade.to(score)) - 1
+    discount = 1 / torch.arange(2, score.shape[1] + 2, device=score.device, dtype=score.dtype).log2()  # [K]
     ideal = (gain.sort(1, descending=True).values * discount).sum(1)[:, None, None]  # [B, 1, 1]
     change = _differences(gain).abs() * _differences(discount).abs() / ideal  # [B, K, K] NaN without docids
     ordered = (_differences(grade) > 0) & (grade > 0)[:, None, :]  # [B, K, K] i is better than j

@@ -1,0 +1,85 @@
+"""φ is the sum of its views, each as its formula says, and survives the disk."""
+
+import numpy as np
+import pytest
+
+from gr2.bm25 import BM25
+from gr2.data.collection import Document
+from gr2.model.config import LookAheadConfig
+from gr2.model.look_ahead import FLOOR, LookAhead, Memory
+
+DOCUMENTS = [Document(f"d{i}", text=f"{word} fruit") for i, word in enumerate(["sour", "sweet", "hot"])]
+TEXTS = ["sour fruit", "hot", ""]
+
+
+def unit(rows):
+    rows = np.asarray(rows, np.float32)
+    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+
+@pytest.fixture
+def parts():
+    draw = np.random.default_rng(0)
+    vectors, queries, known = (unit(draw.standard_normal((n, 4))) for n in (3, 3, 5))
+    judged = [{"d0": 3, "d1": 1}, {"d1": 2}, {"d2": 1, "gone": 3}, {}, {"d0": 0}]
+    memory = Memory.of(known, judged, {"d0": 0, "d1": 1, "d2": 2})
+    return vectors, queries, known, memory, draw.standard_normal((3, 4)).astype(np.float32)
+
+
+def test_without_learning_it_is_vectors_and_words(parts):
+    vectors, queries, *_ = parts
+    plain = LookAhead.build(DOCUMENTS, vectors, LookAheadConfig(scale=7.0, words=0.5))
+    run = BM25.index(DOCUMENTS).search(dict(zip("abc", TEXTS, strict=True)), 3).to_dict()
+    words = [[run[qid].get(document.docno, 0.0) for document in DOCUMENTS] for qid in "abc"]
+    np.testing.assert_allclose(
+        plain.scores(TEXTS, queries), 7 * queries @ vectors.T + 0.5 * np.array(words), rtol=1e-5, atol=1e-5
+    )
+    alone = LookAhead.build(DOCUMENTS, vectors, LookAheadConfig(words=0.0))
+    assert set(alone.views(TEXTS, queries)) == {"vectors"} and alone.bm25 is None
+
+
+def test_memory_is_the_log_of_what_neighbours_judged(parts):
+    _, queries, known, memory, _ = parts
+    gains = np.zeros((5, 3))
+    gains[0] = [1.0, 1 / 7, 0]
+    gains[1, 1], gains[2, 2] = 1.0, 1.0
+    found = memory.scores(queries, 2, 0.05)
+    for row, query in enumerate(queries):
+        cosines = known @ query
+        near = np.argsort(-cosines)[:2]
+        weight = np.exp(cosines[near] / 0.05)
+        expected = np.log(weight @ gains[near] / weight.sum() + FLOOR) - np.log(FLOOR)
+        np.testing.assert_allclose(found[row], expected, rtol=1e-3, atol=1e-4)
+
+
+def test_the_gate_trusts_what_was_learned_near_training_queries(parts):
+    vectors, queries, known, memory, offsets = parts
+    config = LookAheadConfig(words=0.0, gate=(0.2, 0.7), memory=0.5, neighbours=2)
+    full = LookAhead(config, ("d0", "d1", "d2"), vectors, None, offsets, memory)
+    views, highest = full.views(TEXTS, queries), (queries @ known.T).max(1)
+    trust = np.clip((highest - 0.2) / 0.5, 0, 1)
+    assert 0 < trust.min() < 1 or trust.max() > 0
+    np.testing.assert_allclose(views["learned"], trust[:, None] * 20 * (queries @ offsets.T), rtol=1e-4)
+    np.testing.assert_allclose(
+        views["memory"], trust[:, None] * 0.5 * memory.scores(queries, 2, 0.05), rtol=1e-4, atol=1e-6
+    )
+    np.testing.assert_allclose(full.scores(TEXTS, queries), sum(views.values()), rtol=1e-5)
+    assert (full.with_config(LookAheadConfig(gate=None)).trust(queries) == 1).all()
+    far = LookAhead(config, full.docnos, vectors, None, offsets, memory).trust(-queries * 0)
+    assert (far == 0).all()
+
+
+def test_it_is_read_as_it_was_written(parts, tmp_path):
+    vectors, queries, _, memory, offsets = parts
+    config = LookAheadConfig(gate=(0.4, 0.8), memory=0.2)
+    plain = LookAhead.build(DOCUMENTS, vectors, config)
+    full = LookAhead(config, plain.docnos, vectors, plain.bm25, offsets, memory)
+    for name, one in {"plain": plain, "full": full}.items():
+        one.save(tmp_path / name)
+        again = LookAhead.load(tmp_path / name)
+        assert again.config == one.config and again.docnos == one.docnos
+        np.testing.assert_array_equal(again.scores(TEXTS, queries), one.scores(TEXTS, queries))
+    assert set(full.nbytes) == {"vectors", "words", "learned", "memory"} and min(full.nbytes.values()) > 0
+    (tmp_path / "full" / "look_ahead.json").write_text("{}")
+    with pytest.raises(ValueError, match="changed since it was written"):
+        LookAhead.load(tmp_path / "full")

@@ -1,0 +1,51 @@
+"""Look-ahead as a system: the hybrid without judgements, and what `gr2 run` says of it."""
+
+from dataclasses import replace
+
+import numpy as np
+from helpers import tiny
+
+from gr2.bm25 import BM25
+from gr2.data.formats import write_folder
+from gr2.data.runs import Run
+from gr2.model.config import LookAheadConfig, VectorConfig
+from gr2.model.document_vectors import encode_documents
+from gr2.systems.config import LookAheadOptions
+from gr2.systems.look_ahead import LookAheadSystem
+
+
+def test_without_judgements_it_is_the_hybrid(bert, encoder):
+    data = tiny.collection(20)
+    options = LookAheadOptions(backbone=str(bert), look_ahead=LookAheadConfig(scale=5.0, words=0.5))
+    system = LookAheadSystem.build(data, options)
+    run = system.search(data.queries, 20)
+    vectors = encode_documents(data.documents, encoder, VectorConfig(pieces=0))
+    words = BM25.index(data.documents).search(data.queries, 20).to_dict()
+    for qid, text in data.queries.items():
+        query = encoder.encode([text])[0]
+        dense = dict(zip(vectors.docnos, 5 * vectors.means @ query, strict=True))
+        expected = {docno: dense[docno] + 0.5 * words[qid].get(docno, 0.0) for docno in dense}
+        found = dict(run.rankings[qid])
+        np.testing.assert_allclose(
+            [found[d] for d in expected], list(expected.values()), rtol=1e-3, atol=1e-3
+        )
+    assert "learned: nothing" in str(system)
+
+
+def test_ties_are_broken_as_in_every_run(bert):
+    data = tiny.collection(6)
+    data = replace(data, documents=tuple(d._replace(title="", text="baka") for d in data.documents))
+    run = LookAheadSystem.build(data, LookAheadOptions(backbone=str(bert))).search({"q": "baka"}, 3)
+    assert run.docnos("q") == ("d05", "d04", "d03")
+
+
+def test_the_command_learns_and_keeps_vectors(bert, gr2, tmp_path):
+    write_folder(tiny.with_dev(20), tmp_path / "shop")
+    words = ("run", "look-ahead", tmp_path / "shop", "--backbone", bert, "--work", tmp_path / "work")
+    out = gr2(*words, "--output", tmp_path / "a.run", "--k", "5")
+    assert "10 of 10 queries answered" in out and "learned:" in out
+    assert list((tmp_path / "work").glob("vectors.*"))
+    gr2(*words, "--output", tmp_path / "b.run", "--k", "5")
+    assert Run.read(tmp_path / "a.run").rankings == Run.read(tmp_path / "b.run").rankings
+    plain = gr2(*words, "--output", tmp_path / "c.run", "--k", "5", "--no-learn")
+    assert "learned: nothing" in plain
