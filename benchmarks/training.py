@@ -52,7 +52,7 @@ def prepare(collection: str, backbone: str, folder: Path) -> None:
     data = open_collection(collection)
     titles = SchemeConfig(scheme="title", words=12)
     docids = build(SchemeContext(collection=data, backbone=backbone, folder=Path(), config=titles))
-    model = GR2.fresh(backbone, docids, GR2Config())
+    model = GR2.fresh(backbone, docids, GR2Config(normaliser="vocabulary", max_tokens=64))
     docids.save(folder / "docids")
     augment = AugmentConfig(paragraphs=3, sentences=3, entities=3)
     examples = examples_of(data, docids, model.read, augment=augment)
@@ -88,7 +88,7 @@ class Setting:
         prepared = options.folder / ("encoder" if encoder else "t5")
         self.docids = Docids.load(prepared / "docids")
         examples, self.levels = read_examples(prepared)
-        self.model = GR2.fresh(self.backbone, self.docids, GR2Config())
+        self.model = GR2.fresh(self.backbone, self.docids, GR2Config(normaliser="vocabulary", max_tokens=64))
         sizes = BatchConfig(queries=options.queries, texts=options.texts)
         self.batches = Batches(examples, sizes, seed=options.seed)
         self.steps: int = options.steps

@@ -195,7 +195,9 @@ def titles(data: Collection, backbone: Path) -> Docids:
 def prepared(backbone: Path, name: str = "gr2", normaliser: str = "trie", steps: int = 30):
     """A collection, a fresh model of it, its objective and batches, and a configuration that learns fast."""
     data = collection()
-    model = GR2.fresh(backbone, titles(data, backbone), GR2Config(network=TINY, normaliser=normaliser))
+    model = GR2.fresh(
+        backbone, titles(data, backbone), GR2Config(network=TINY, normaliser=normaliser, max_tokens=64)
+    )
     augment = AugmentConfig(paragraphs=3, sentences=3, entities=3)
     examples = examples_of(data, model.docids, model.read, augment=augment)
     loss = variant_objective(name, ObjectiveConfig(normaliser=normaliser, smoothing=0.1))

@@ -234,7 +234,7 @@ def test_vectors_of_codes_reach_the_decoder_s_rows(checkpoints, tmp_path):
         docids = made("rq", tiny.mixed_documents(), backbone, tmp_path / family)
         assert docids.code_vectors is not None
         assert docids.code_vectors.shape == (4 * 16 + DIGITS, 32)
-        model = GR2.fresh(backbone, docids, GR2Config(network=NetworkConfig()), seed=2)
+        model = GR2.fresh(backbone, docids, GR2Config(normaliser="vocabulary", max_tokens=64), seed=2)
         plain = Network.build(backbone, len(model.alphabet), NetworkConfig(), seed=2)
         vectors = torch.from_numpy(docids.code_vectors[model.alphabet])
         known = vectors.norm(dim=1) > 0
@@ -254,7 +254,7 @@ def test_vectors_of_codes_reach_the_decoder_s_rows(checkpoints, tmp_path):
 
 def test_vectors_of_another_width_change_nothing(t5, tmp_path):
     docids = made("pq", tiny.mixed_documents(), t5, tmp_path, known_vectors=some_vectors(40, 6))
-    model = GR2.fresh(t5, docids, GR2Config(network=NetworkConfig()), seed=2)
+    model = GR2.fresh(t5, docids, GR2Config(normaliser="vocabulary", max_tokens=64), seed=2)
     plain = Network.build(t5, len(model.alphabet), NetworkConfig(), seed=2)
     assert all(torch.equal(value, plain.weights()[name]) for name, value in model.network.weights().items())
 
@@ -295,7 +295,7 @@ def test_every_family_writes_docids(checkpoints, tmp_path, scheme, family):
     assert_sound(docids, list(data.documents), backbone)
     assert docids.about["targets"] == "titles and leading sentences"
     assert docids.about["generator"] == backbone.name
-    model = GR2.fresh(backbone, docids, GR2Config(network=NetworkConfig()))
+    model = GR2.fresh(backbone, docids, GR2Config(normaliser="vocabulary", max_tokens=64))
     assert {result.docno for result in model.search("baka", k=5)} <= set(docids.docnos)
 
 
@@ -434,8 +434,8 @@ def test_docids_of_another_tokenizer_are_refused(checkpoints, tmp_path):
     other = tiny.save_checkpoint(tmp_path / "other", "t5")
     tiny.save_tokenizer(other, tiny.WORDS[::-1])
     with pytest.raises(ValueError, match=f"built for the tokens of {checkpoints['t5'].name}.*--backbone"):
-        GR2.fresh(other, docids, GR2Config(network=NetworkConfig()))
-    GR2.fresh(checkpoints["t5"], docids, GR2Config(network=NetworkConfig()))
+        GR2.fresh(other, docids, GR2Config(normaliser="vocabulary", max_tokens=64))
+    GR2.fresh(checkpoints["t5"], docids, GR2Config(normaliser="vocabulary", max_tokens=64))
 
 
 def test_another_encoder_makes_the_vectors_on_request(checkpoints, tmp_path):

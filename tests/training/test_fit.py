@@ -143,9 +143,9 @@ def test_the_frozen_stage_leaves_the_encoder_alone_and_the_next_one_does_not(bac
 
 
 def learn_config():
-    from gr2.model.config import GR2Config, NetworkConfig
+    from gr2.model.config import GR2Config
 
-    return GR2Config(network=NetworkConfig(), normaliser="trie")
+    return GR2Config(normaliser="trie", max_tokens=64)
 
 
 def test_self_negatives_are_what_the_model_wrote_and_nobody_judged(backbone):

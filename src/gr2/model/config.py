@@ -67,9 +67,9 @@ class GR2Config:
     """The settings stored in a model folder, besides weights and docids."""
 
     network: NetworkConfig = NetworkConfig()
-    normaliser: Normaliser = "vocabulary"
+    normaliser: Normaliser
     """Normaliser of token probabilities, in training and in search."""
-    max_tokens: int = 64
+    max_tokens: int
     """Tokens to which a query or document text is truncated."""
 
 

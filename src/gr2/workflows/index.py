@@ -21,6 +21,7 @@ from gr2.data.collection import Collection
 from gr2.data.runs import Run
 from gr2.docids.docids import Docids
 from gr2.evaluate.tables import comparison_table
+from gr2.experiments.plans import EPOCHS
 from gr2.model.config import VectorConfig
 from gr2.model.device import autocast, bf16_pays, device_of, has_fused_adamw, to_device
 from gr2.model.document_vectors import document_vectors, encode_documents, keep_vectors, vectors_path
@@ -40,8 +41,6 @@ from gr2.training.fit import Prepared, check, fit, prepare, resumable, wants_vec
 from gr2.training.loop import encoded
 from gr2.training.variants import variant_of
 
-EPOCHS = 10
-"""Maximum passes over the training queries in a plan; further steps would only repeat them."""
 MIN_STEPS, MAX_STEPS = 5, 2000
 JOB, PLAN, DETAIL = "job.json", "plan.json", "vectors.json"
 """Files with the settings of the job, the planned steps, and how documents are encoded."""
