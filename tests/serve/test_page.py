@@ -209,7 +209,9 @@ def test_the_api_key_is_asked_for_once(page, server, tmp_path):
     for key in ("wrong", "secret"):
         wait_for(page, "API key required")
         page.get_by_label("API key").fill(key)
-        page.keyboard.press("Enter")
+        with page.expect_response("**/search"):  # the answer to a wrong key asks again, in a new form
+            page.keyboard.press("Enter")
+        page.wait_for_function("() => !document.body.classList.contains('busy')")
     assert len(docnos(page)) == 10
     page.locator("#q").fill("duku")
     page.wait_for_url("**/?q=duku")
