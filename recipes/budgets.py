@@ -41,7 +41,7 @@ from gr2.schemes.registry import SchemeContext, build
 from gr2.store import atomic_folder, write_json
 from gr2.systems.baselines import baselines
 from gr2.training.fit import prepare
-from gr2.workflows.index import step_seconds
+from gr2.workflows.budget import step_seconds
 
 MEASURES = ("nDCG@20", "ERR@20", "Hits@10")
 NAMES = ("gr2-mini", "MiniLM", "random", "T5")

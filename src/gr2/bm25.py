@@ -98,6 +98,14 @@ class BM25:
                 found[row] = self._retriever.get_scores_from_ids(ids)
         return found
 
+    def weights(self) -> Any:
+        """The CSR matrix of each term's weight in each document [N, terms]; a score is a sum of weights."""
+        from scipy import sparse
+
+        parts = self._retriever.scores
+        shape = (len(self.docnos), len(parts["indptr"]) - 1)
+        return sparse.csc_matrix((parts["data"], parts["indices"], parts["indptr"]), shape=shape).tocsr()
+
     @property
     def nbytes(self) -> int:
         """The size of the postings in bytes."""

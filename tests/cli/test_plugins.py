@@ -130,7 +130,8 @@ def test_a_bad_loss_is_refused(value, message, refused, gr2, shop, checkpoints, 
     gr2("docids", "build", shop, "--out", tmp_path / "docids", *same)
     loss = f"register_variant('bad', 'bad', query_loss=lambda log_likelihoods, grades, levels: {value})\n"
     words = ("train", shop, "--docids", tmp_path / "docids", "--out", tmp_path / "model", *same)
-    assert message in refused(HEAD + loss, *words, "--variant", "bad", "--schedule.steps", "1")
+    words += ("--preset", "decoder", "--schedule.steps", "1")
+    assert message in refused(HEAD + loss, *words, "--variant", "bad")
 
 
 @pytest.mark.parametrize(
@@ -151,7 +152,7 @@ def test_a_mistake_leaves_nothing_behind(words, message, gr2, shop, tmp_path, ch
 
 
 def test_a_variant_has_its_own_name_in_the_table(gr2, shop, tmp_path, checkpoints):
-    same = ("--backbone", checkpoints["encoder"], "--schedule.steps", "1")
+    same = ("--backbone", checkpoints["encoder"], "--preset", "decoder", "--schedule.steps", "1")
     out = gr2("index", shop, "--out", tmp_path / "out", "--variant", "MLE", *same)
     assert " MLE " in out and "GR²" not in out
     assert "MLE on" in (tmp_path / "out" / "report.md").read_text(encoding="utf-8")
@@ -167,6 +168,8 @@ def test_a_model_folder_is_a_system_and_one_of_another_collection_is_refused(
         tmp_path / "model",
         "--backbone",
         checkpoints["encoder"],
+        "--preset",
+        "decoder",
         "--schedule.steps",
         "1",
     )

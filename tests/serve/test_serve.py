@@ -34,6 +34,8 @@ from gr2.serve.config import BODY_BYTES, QUERIES, QUERY_CHARACTERS, RESULTS
 from gr2.serve.docid_path import DocidPaths
 from gr2.serve.service import Service
 from gr2.store import write_json, write_manifest
+from gr2.systems.config import GenerativeConfig
+from gr2.systems.generative import train
 from gr2.training.teacher_forcing import TeacherForcing
 
 
@@ -727,3 +729,24 @@ def test_generated_requests_follow_the_schema_and_never_get_a_500(server, tmp_pa
 
 def test_the_document_store_is_intact_afterwards(served_folder):
     assert len(DocumentStore(served_folder / NAME)) == 51
+
+
+def test_a_model_with_look_ahead_says_which_view_found_a_document(tmp_path):
+    backbone = tiny.save_checkpoint(tmp_path / "backbone", "encoder")
+    data = tiny.graded()
+    model = train(data, tmp_path / "model", GenerativeConfig(backbone=str(backbone)))
+    query = data.queries["q003"]
+    with TestClient(build_app(Service(tmp_path / "model", ServiceConfig()))) as client:
+        answer = client.post("/search", json={"query": query, "k": 4}).json()["answers"][0]
+        only = client.post("/search", json={"query": query, "filter": {"docnos": ["001", "007"]}}).json()
+    expected = model.search(query, 4)
+    assert [hit["docno"] for hit in answer["results"]] == [result.docno for result in expected]
+    assert answer["proven"]
+    for hit, result in zip(answer["results"], expected, strict=True):
+        assert hit["score"] == pytest.approx(result.score, abs=1e-4)
+        assert hit["views"] == pytest.approx(dict(result.views), abs=1e-3)
+        assert {"words", "vectors"} <= set(hit["views"])
+    found = {hit["docno"]: hit["score"] for hit in only["answers"][0]["results"]}
+    assert set(found) == {"001", "007"}
+    everything = {result.docno: result.score for result in model.search(query, 30)}
+    assert found == pytest.approx({docno: everything[docno] for docno in found}, abs=1e-3)

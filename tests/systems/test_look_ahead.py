@@ -15,8 +15,10 @@ from gr2.systems.look_ahead import LookAheadSystem
 
 
 def test_without_judgements_it_is_the_hybrid(bert, encoder):
-    data = tiny.collection(20)
-    options = LookAheadOptions(backbone=str(bert), look_ahead=LookAheadConfig(scale=5.0, words=0.5))
+    data = replace(tiny.collection(20), qrels={})
+    options = LookAheadOptions(
+        backbone=str(bert), vectors=VectorConfig(pieces=0), look_ahead=LookAheadConfig(scale=5.0, words=0.5)
+    )
     system = LookAheadSystem.build(data, options)
     run = system.search(data.queries, 20)
     vectors = encode_documents(data.documents, encoder, VectorConfig(pieces=0))
@@ -25,6 +27,8 @@ def test_without_judgements_it_is_the_hybrid(bert, encoder):
         query = encoder.encode([text])[0]
         dense = dict(zip(vectors.docnos, 5 * vectors.means @ query, strict=True))
         expected = {docno: dense[docno] + 0.5 * words[qid].get(docno, 0.0) for docno in dense}
+        total = np.log(np.exp(list(expected.values())).sum())
+        expected = {docno: score - total for docno, score in expected.items()}  # log P
         found = dict(run.rankings[qid])
         np.testing.assert_allclose(
             [found[d] for d in expected], list(expected.values()), rtol=1e-3, atol=1e-3

@@ -7,7 +7,7 @@ from dataclasses import fields, is_dataclass, replace
 import pytest
 
 from gr2.evaluate.config import EvaluateConfig
-from gr2.model.config import GR2Config, NetworkConfig, SearchConfig, VectorConfig
+from gr2.model.config import GR2Config, LookAheadConfig, NetworkConfig, SearchConfig, VectorConfig
 from gr2.schemes.config import FusionConfig, GeneratorConfig, SchemeConfig
 from gr2.systems.config import PRESETS, GenerativeConfig, preset
 from gr2.training import config as training
@@ -26,7 +26,7 @@ CONFIGS = [
         GenerativeConfig,
         PretrainConfig,
     ),
-    *(GR2Config, NetworkConfig, VectorConfig),
+    *(GR2Config, LookAheadConfig, NetworkConfig, VectorConfig),
 ]
 
 
@@ -89,10 +89,20 @@ def test_the_presets_are_what_they_are_called():
         "search.beams": 20,
     }
     assert {path: paper[path] for path in wanted} == wanted
-    assert preset("fast").training.schedule.steps < preset("default").training.schedule.steps
-    with pytest.raises(ValueError, match="there are: default, fast, paper"):
+    assert preset("default").training.look_ahead.enabled and not preset("default").training.schedule.steps
+    fast, usual = (preset(name).training.look_ahead.documents for name in ("fast", "default"))
+    assert fast.max_tokens < usual.max_tokens and not fast.pieces and usual.pieces
+    assert preset("decoder").training == TrainingConfig() and not preset("paper").training.look_ahead.enabled
+    with pytest.raises(ValueError, match="there are: default, fast, decoder, paper"):
         preset("papr")
-    assert set(PRESETS) == {"default", "fast", "paper"}
+    assert set(PRESETS) == {"default", "fast", "decoder", "paper"}
+
+
+def test_look_ahead_trains_no_decoder():
+    with pytest.raises(ValueError, match="no decoder is trained: set the steps to 0"):
+        with_settings(TrainingConfig(), {"look_ahead.enabled": True})
+    both = {"look_ahead.enabled": True, "schedule.steps": 0}
+    assert with_settings(TrainingConfig(), both).look_ahead.enabled
 
 
 def test_a_prior_without_the_trie_normaliser_is_refused():
@@ -145,6 +155,8 @@ def other(value):
 
 
 CHOICES = {
+    "look_ahead.weights.bm25.method": "atire",
+    "look_ahead.weights.bm25.language": "german",
     "objective.similarity": "dot",
     "objective.penalty": "uniform",
     "objective.constraint": "off",
@@ -168,14 +180,23 @@ def test_every_setting_of_training_reaches_the_training(path, monkeypatch, gr2, 
     value, text = other(dict(leaves(TrainingConfig()))[path])
     if path in CHOICES:
         value = text = CHOICES[path]
+    if path == "look_ahead.weights.gate":
+        value, text = (0.5, 0.75), ("0.5", "0.75")
     option = "--" + path.replace("_", "-")
-    words = [option if value else option.replace("--", "--no-", 1)] if text is None else [option, text]
+    head, _, tail = option.rpartition(".")
+    off = f"{head}.no-{tail}" if head else option.replace("--", "--no-", 1)
+    words = [option if value else off] if text is None else [option, text]
+    if isinstance(text, tuple):
+        words = [option, *text]
     expected = {path: value}
+    if path == "look_ahead.enabled":  # no decoder is trained then
+        words += ["--schedule.steps", "0"]
+        expected = {"schedule.steps": 0} | expected
     if path == "objective.normaliser":  # a prior needs the other one
         words += ["--prior.vectors-per-document", "0"]
         expected = {"prior.vectors_per_document": 0.0} | expected
     with pytest.raises(SystemExit, match="seen"):
-        gr2("train", "shop", "--docids", tmp_path, "--out", tmp_path / "out", *words)
+        gr2("train", "shop", "--preset", "decoder", "--docids", tmp_path, "--out", tmp_path / "out", *words)
     assert seen == [with_settings(TrainingConfig(), expected)]
 
 

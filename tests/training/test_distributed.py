@@ -222,6 +222,8 @@ def test_the_command_line_trains_under_torchrun(gr2, backbone, tmp_path):
         backbone,
         "--out",
         model,
+        "--preset",
+        "decoder",
         "--schedule.steps",
         5,
         "--batches.queries",

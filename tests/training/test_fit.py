@@ -234,6 +234,8 @@ def test_pseudo_queries_and_own_entities_stand_for_documents(gr2, backbone, tmp_
         tmp_path / "docids",
         "--backbone",
         backbone,
+        "--preset",
+        "decoder",
         "--schedule.steps",
         1,
         "--pseudo-queries",
@@ -259,6 +261,8 @@ def test_a_collection_without_training_queries_is_learned_from_its_documents(gr2
         backbone,
         "--out",
         tmp_path / "m",
+        "--preset",
+        "decoder",
         "--schedule.steps",
         1,
     )

@@ -1,19 +1,26 @@
 """The graded regression: every loss as hand-called, its optimum, and what is selected."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
+from scipy import sparse
 from scipy.optimize import minimize
 
-from gr2.bm25 import BM25Config
+from gr2.bm25 import BM25, BM25Config
 from gr2.data.collection import Document
 from gr2.data.runs import Run
 from gr2.evaluate.measures import Convention, evaluate
 from gr2.model.config import LookAheadConfig
 from gr2.model.look_ahead import LookAhead
 from gr2.training import losses
+from gr2.training.candidates import Candidate, candidates
+from gr2.training.features import prefix_features, term_features
+from gr2.training.judged import TrainingSet, Unencoded
+from gr2.training.learner import Learner, ndcg
 from gr2.training.regression import Judged, RegressionConfig, _loss, fit_offsets
-from gr2.training.selection import Candidate, TrainingSet, candidates, learn, ndcg, select
+from gr2.training.selection import choose_weights, select
 
 DOCNOS = {f"d{i}": i for i in range(12)}
 
@@ -125,9 +132,9 @@ def setting(recur: bool, queries=40, width=16):
 
 def test_what_carries_over_is_learned_and_nothing_else():
     plain, queries = setting(recur=True)
-    found = select(plain, queries)
-    assert found.chosen != Candidate()
-    better = learn(plain, queries, found.chosen)
+    found = select({"lead": plain}, {"train": queries})
+    assert found.chosen.learns and found.measured == "train"
+    better = Learner(plain).learn(queries, found.chosen)
     places = {docno: i for i, docno in enumerate(plain.docnos)}
     means = []
     for one in (plain, better):
@@ -135,11 +142,132 @@ def test_what_carries_over_is_learned_and_nothing_else():
         means.append(np.mean([ndcg(*pair, places) for pair in zip(scores, queries.judged, strict=True)]))
     assert means[1] > means[0] + 0.1
     apart, queries = setting(recur=False)
-    assert select(apart, queries).chosen == Candidate()
-    assert select(apart, queries) == select(apart, queries), "the same seed, the same choice"
+    one, two = (select({"lead": apart}, {"train": queries}) for _ in range(2))
+    assert one.chosen == Candidate()
+    assert one == two, "the same seed, the same choice"
 
 
 def test_nothing_is_the_first_candidate_and_each_is_different():
-    found = candidates()
+    found = candidates(("train", "dev"), variant="CE")
     assert found[0] == Candidate() and len(set(found)) == len(found)
     assert len({str(one) for one in found}) == len(found)
+    assert {one.regression.variant for one in found if one.regression} == {"CE"}
+    assert {one.split for one in found[1:]} == {"train", "dev"}
+    assert not any(one.regression and one.regression.shared for one in candidates(words=False))
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_offsets_along_features_are_the_minimum(own):
+    """Documents 9 to 11 are never judged and move with the features that they share with others."""
+    vectors, base, rows = problem()
+    judged = Judged.of(rows, DOCNOS)
+    features = sparse.csr_matrix(np.random.default_rng(5).random((12, 4)).astype(np.float32))
+    config = RegressionConfig(decay=0.5, iterations=200, own=own, shared="terms")
+    found = fit_offsets(vectors, base, judged, scale=3.0, config=config, features=features)
+    members = judged.relevant(12)
+    assert not members[9:].any() and (found[9:].norm(dim=1) > 0.01).all()
+    matrix = torch.tensor(features.toarray(), dtype=torch.float64)
+
+    def objective(shared, each):
+        delta = matrix @ shared + each * members[:, None]
+        phi = (base.double() + 3 * vectors.double() @ delta.T).masked_fill(~members, -torch.inf)
+        penalty = shared.square().sum() + (each * members[:, None]).square().sum()
+        return _loss("gr2", 3)(phi, judged.documents, judged.grades) + 0.5 * penalty
+
+    shared = torch.zeros(4, 5, dtype=torch.float64, requires_grad=True)
+    each = torch.zeros(12, 5, dtype=torch.float64, requires_grad=own)
+    optimiser = torch.optim.LBFGS(
+        [shared, each] if own else [shared], max_iter=400, line_search_fn="strong_wolfe"
+    )
+
+    def closure():
+        optimiser.zero_grad()
+        value = objective(shared, each)
+        value.backward()
+        return value
+
+    optimiser.step(closure)
+    expected = (matrix @ shared + each * members[:, None]).detach()
+    np.testing.assert_allclose(found.numpy(), expected.numpy(), atol=0.02)
+
+
+def test_shared_offsets_need_features():
+    vectors, base, rows = problem()
+    with pytest.raises(ValueError, match="terms are needed"):
+        fit_offsets(
+            vectors, base, Judged.of(rows, DOCNOS), scale=1.0, config=RegressionConfig(shared="terms")
+        )
+
+
+def test_terms_are_those_that_documents_share():
+    texts = ["sour fruit yellow", "sour fruit green", "sweet fruit", "hot fruit pepper", "hot fruit"]
+    documents = [Document(f"d{i}", text=text) for i, text in enumerate(texts)]
+    bm25 = BM25.index(documents, BM25Config(language="none"))
+    found = term_features(bm25).toarray()
+    assert found.shape == (5, 2), "sour and hot: fruit is everywhere, the others in one document"
+    np.testing.assert_allclose(np.linalg.norm(found, axis=1), [1, 1, 0, 1, 1], atol=1e-6)
+    query = bm25.scores(["sour pepper"])[0]
+    column = bm25.weights().toarray() @ np.isin(
+        sorted(bm25._retriever.vocab_dict, key=bm25._retriever.vocab_dict.get)[:-1], ["sour", "pepper"]
+    )
+    np.testing.assert_allclose(query, column, rtol=1e-5)
+    assert prefix_features([(1, 2, 3), (1, 2, 4), (1, 5), (6,)]).shape == (4, 2)
+
+
+def test_what_all_queries_have_in_common_is_not_learned():
+    """A direction that every query has teaches popularity; offsets do not depend on it."""
+    plain, queries = setting(recur=True)
+    found = Learner(plain).learn(queries, Candidate(RegressionConfig(negatives="all")))
+    centre = queries.vectors.mean(0)
+    np.testing.assert_allclose(found.centre, centre, rtol=1e-6)
+    expected = fit_offsets(
+        torch.from_numpy(queries.vectors - centre),
+        torch.from_numpy(plain.scores(queries.texts, queries.vectors)),
+        Judged.of(queries.judged, {docno: i for i, docno in enumerate(plain.docnos)}),
+        scale=20.0,
+        config=RegressionConfig(negatives="all"),
+    )
+    np.testing.assert_array_equal(found.offsets, expected.numpy())
+    learned = found.learned_views(queries.vectors)["learned"]
+    np.testing.assert_allclose(
+        learned, 20 * (queries.vectors - centre) @ found.offsets.T, rtol=1e-4, atol=1e-4
+    )
+
+
+def test_dev_is_where_candidates_are_measured_and_may_teach():
+    """Questions of `dev` share topics; those of `train` are about other documents and teach nothing."""
+    plain, questions = setting(recur=True, queries=80)
+    order = np.random.default_rng(0).permutation(80)
+    sentences = TrainingSet(
+        ["nothing"] * 80, questions.vectors[order], [{f"d{200 + i % 40}": 1} for i in range(80)]
+    )
+    found = select({"lead": plain}, {"train": sentences, "dev": questions})
+    assert found.measured == "dev" and found.chosen.split == "dev" and "from dev" in str(found.chosen)
+    few = select({"lead": plain}, {"train": questions, "dev": questions.only(range(10))})
+    assert few.measured == "train" and few.chosen.split == "train"
+    alone = select({"lead": plain}, {"dev": questions.only(range(10))})
+    assert alone.measured == "dev"
+
+
+def test_only_a_sample_is_encoded():
+    class Counting:
+        count = 0
+
+        def encode(self, texts):
+            self.count += len(texts)
+            return np.ones((len(texts), 2), np.float32)
+
+    encoder = Counting()
+    queries = Unencoded([str(i) for i in range(50)], [{"d": 1}] * 50, encoder)
+    some = queries.sample(10, 0)
+    assert len(some) == 10 and encoder.count == 10 and len(set(some.texts)) == 10
+    assert list(some.texts) == list(queries.encoded().sample(10, 0).texts) and encoder.count == 60
+
+
+def test_other_weights_are_taken_only_if_they_are_clearly_better():
+    plain, queries = setting(recur=False)
+    wrong = replace(plain, vectors=np.roll(plain.vectors, 1, 0))
+    assert choose_weights({"lead": wrong, "mean": plain}, queries)[0] == "mean"
+    assert choose_weights({"lead": plain, "mean": wrong}, queries)[0] == "lead"
+    same = choose_weights({"lead": plain, "mean": plain}, queries)
+    assert same[:2] == ("lead", 1.0) and len(same[2]) == 4

@@ -170,6 +170,8 @@ def test_from_a_folder_to_answers_on_the_command_line(gr2, backbone, tmp_path):
         backbone,
         "--out",
         model,
+        "--preset",
+        "decoder",
         "--schedule.steps",
         20,
         "--optimiser.pretrained-rate",

@@ -10,8 +10,10 @@ from gr2.data.formats import write_folder
 from gr2.data.runs import Run
 
 SETTINGS = {
-    "encoder": ("--schedule.steps", "3", "--batches.queries", "5", "--seed", "3"),
+    "encoder": ("--preset", "decoder", "--schedule.steps", "3", "--batches.queries", "5", "--seed", "3"),
     "t5": (
+        "--preset",
+        "decoder",
         "--schedule.steps",
         "2",
         "--schedule.frozen-steps",
@@ -53,7 +55,8 @@ def test_index_and_the_steps_by_hand_give_the_same_bytes(family, shop, gr2, tmp_
 
 
 def test_the_row_gr2_is_the_same_system(shop, gr2, tmp_path, checkpoints):
-    same = ("--backbone", checkpoints["encoder"], "--schedule.steps", "3", "--docids.words", "4")
+    same = ("--backbone", checkpoints["encoder"], "--docids.words", "4")
+    same += ("--preset", "decoder", "--schedule.steps", "3")
     gr2("run", "gr2", shop, "--output", tmp_path / "a.run", "--k", "5", "--work", tmp_path / "model", *same)
     gr2("run", "model", shop, "--output", tmp_path / "b.run", "--k", "5", "--folder", tmp_path / "model")
     gr2("index", shop, "--out", tmp_path / "index", *same)

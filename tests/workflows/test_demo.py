@@ -17,8 +17,6 @@ def small(monkeypatch, tmp_path):
     """The demo with everything in it made small; the names of the collections that it opens."""
     backbone = str(tiny.save_checkpoint(tmp_path / "backbone", "encoder"))
     monkeypatch.setattr(module, "GenerativeConfig", lambda: GenerativeConfig(backbone=backbone))
-    monkeypatch.setattr(module, "SECONDS", 5.0)
-    monkeypatch.setattr(module, "FAST", 2.0)
     opened = []
 
     def open_small(name):
@@ -62,7 +60,7 @@ def test_the_whole_walk_is_told_and_leaves_a_model_with_a_report(small, tmp_path
     out = tmp_path / "engine"
     said = told(out)
     assert small == ["pydocs"]
-    for part in ("docids:", "vectors:", "training:", "model:", "MLE:", "measures:", "BM25", "popularity"):
+    for part in ("docids:", "encoding:", "look-ahead:", "learned:", "model:", "measures:", "BM25", "hybrid"):
         assert part in said, part
     assert heads(said) == heads(shown_in_the_readme())
     assert "Questions it has never seen" in said and "“" in said and "grade " in said
@@ -70,37 +68,31 @@ def test_the_whole_walk_is_told_and_leaves_a_model_with_a_report(small, tmp_path
     verify(out)
     assert (out / "report.html").is_file()
     model = GR2.from_pretrained(out)
-    assert (
-        model.search("anything", 2)
-        and model.provenance["training"]["optimiser"]["learning_rate"] == module.RATE
-    )
-    kept = {path.name for path in (tmp_path / "engine.training").iterdir()}
-    assert "MLE.trec" in kept and not any(name.startswith("MLE.model") for name in kept)
+    assert model.search(tiny.graded().queries["q003"], 2)[0].views
 
 
-def test_the_fast_one_says_what_it_costs_and_trains_once(small, tmp_path):
+def test_the_fast_one_reads_less(small, tmp_path):
     said = told(tmp_path / "engine", fast=True)
-    assert "fewer steps" in said and "MLE:" not in said
+    assert f"the first {module.FAST} tokens" in said and "pieces" not in said
 
 
-def test_a_demo_goes_on_and_a_finished_one_is_shown_again_without_training(small, tmp_path, monkeypatch):
+def test_a_demo_goes_on_and_a_finished_one_is_shown_again_without_encoding(small, tmp_path, monkeypatch):
     out = tmp_path / "engine"
-    interrupted_at("training:", out, fast=True)
+    interrupted_at("look-ahead:", out, fast=True)
     assert not out.exists()
-    again = told(out, fast=True)
-    assert "as planned before" in again
-    first = (out / "network.safetensors").read_bytes()
 
-    def no_step(*more, **named):
-        raise AssertionError("a finished demo trained again")
+    def no_encoding(*more, **named):
+        raise AssertionError("documents were encoded again")
 
-    monkeypatch.setattr("gr2.training.loop._Run.move", no_step)
+    monkeypatch.setattr("gr2.workflows.index.Dense.index", no_encoding)
     assert "measures:" in told(out, fast=True)
-    assert (out / "network.safetensors").read_bytes() == first
+    first = (out / "look_ahead" / "look_ahead.safetensors").read_bytes()
+    assert "measures:" in told(out, fast=True)
+    assert (out / "look_ahead" / "look_ahead.safetensors").read_bytes() == first
 
 
 def test_what_was_begun_differently_does_not_go_on(small, tmp_path):
     out = tmp_path / "engine"
-    interrupted_at("vectors:", out, fast=True)
-    with pytest.raises(ValueError, match="begun with another comparison; remove it"):
+    interrupted_at("look-ahead:", out, fast=True)
+    with pytest.raises(ValueError, match="begun with another configuration; remove it"):
         module.demo(out)

@@ -9,13 +9,15 @@ from helpers import tiny
 
 from gr2.data.collection import Collection, Document
 from gr2.model.document_vectors import document_vectors
+from gr2.model.gr2 import GR2
 from gr2.report import OURS
 from gr2.schemes.config import SchemeConfig
 from gr2.schemes.registry import SchemeContext, build, suitable_scheme
-from gr2.systems.config import GenerativeConfig
+from gr2.systems.config import GenerativeConfig, preset
 from gr2.training.config import TrainingConfig, with_settings
 from gr2.training.fit import fit, prepare
-from gr2.workflows.index import IndexJob, _detail, index, seconds, step_seconds
+from gr2.workflows.budget import seconds, step_seconds
+from gr2.workflows.index import IndexJob, _detail, index
 
 
 @pytest.fixture(scope="module")
@@ -24,8 +26,8 @@ def backbone(tmp_path_factory):
 
 
 def job_of(backbone, out, data: Collection | None = None, *, seconds: float = 0.01, **options) -> IndexJob:
-    """A job with a budget; by default one that is far too small."""
-    config = GenerativeConfig(backbone=backbone)
+    """A job that trains a decoder within a budget; by default one that is far too small."""
+    config = replace(preset("decoder"), backbone=backbone)
     return IndexJob(collection=data or tiny.graded(), out=out, config=config, seconds=seconds, **options)
 
 
@@ -164,3 +166,82 @@ def test_documents_without_titles_and_judgements_are_indexed_too(backbone, tmp_p
     job = job_of(backbone, tmp_path / "model", data)
     said = told(job)
     assert "no judged queries" in said and (tmp_path / "model" / "report.md").is_file()
+
+
+def look_ahead_job(backbone, out, data: Collection | None = None, **options) -> IndexJob:
+    """A job as it is by default."""
+    config = GenerativeConfig(backbone=backbone)
+    return IndexJob(collection=data or tiny.graded(), out=out, config=config, **options)
+
+
+def test_by_default_look_ahead_ranks_and_the_parts_stand_beside_it(backbone, tmp_path):
+    job = look_ahead_job(backbone, tmp_path / "model")
+    said = told(job)
+    for part in (
+        "docids: 30 by title",
+        "encoding: up to 8 pieces",
+        "look-ahead:",
+        "learned: ",
+        "dense, untrained",
+    ):
+        assert part in said, part
+    assert re.search(r"hybrid, nothing learned", said) and OURS in said and "training:" not in said
+    report = (tmp_path / "model" / "report.md").read_text(encoding="utf-8")
+    assert "Look-ahead" in report and "words " in report and "vectors " in report
+    model = GR2.from_pretrained(tmp_path / "model")
+    assert model.look_ahead is not None and model.provenance["look_ahead"]["weights"]
+    queries = {qid: job.collection.queries[qid] for qid in job.collection.split("test")}
+    assert model.search_many(queries, 5) == GR2.from_pretrained(tmp_path / "model").search_many(queries, 5)
+
+
+def test_an_interrupted_look_ahead_ends_with_the_same_bytes(backbone, tmp_path):
+    job = look_ahead_job(backbone, tmp_path / "one")
+    index(job)
+
+    def stop(line):
+        if line.startswith("look-ahead:"):
+            raise KeyboardInterrupt
+
+    other = replace(job, out=tmp_path / "two")
+    with pytest.raises(KeyboardInterrupt):
+        index(other, stop)
+    (vectors,) = (tmp_path / "two.training").glob("vectors.*.safetensors")
+    before = vectors.stat().st_mtime_ns
+    index(replace(other, resume=True))
+    assert vectors.stat().st_mtime_ns == before, "documents are encoded once"
+    names = ("look_ahead.safetensors", "look_ahead.json")
+    for name in (*(f"look_ahead/{name}" for name in names), "network.safetensors", "config.json"):
+        assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes(), name
+
+
+def test_a_budget_is_for_a_decoder(backbone, tmp_path):
+    with pytest.raises(ValueError, match="--preset decoder"):
+        index(look_ahead_job(backbone, tmp_path / "m", seconds=5.0))
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("family", ["t5", "bart"])
+def test_an_encoder_decoder_looks_ahead_by_its_words(family, tmp_path):
+    backbone = str(tiny.save_checkpoint(tmp_path / family, family))
+    job = look_ahead_job(backbone, tmp_path / "m")
+    said = told(job)
+    assert "encoding" not in said and "dense" not in said and "hybrid" in said
+    model = GR2.from_pretrained(tmp_path / "m")
+    assert model.look_ahead is not None and model.look_ahead.word_map is not None
+    texts = list(job.collection.queries.values())
+    run = model.search_many(dict(job.collection.queries), 30)
+    vectors = model.query_encoder.encode(texts)
+    expected = model.look_ahead.scores(texts, vectors)
+    for qid, scores in zip(job.collection.queries, expected, strict=True):
+        best = max(zip(scores.round(4), model.look_ahead.docnos, strict=True))
+        assert run.docnos(qid)[0] == best[1]
+
+
+@pytest.mark.parametrize("qrels", ["train", "test", ""])
+def test_look_ahead_needs_no_judgements(backbone, tmp_path, qrels):
+    data = tiny.graded()
+    data = replace(data, qrels={qrels: data.qrels[qrels]} if qrels else {})
+    said = told(look_ahead_job(backbone, tmp_path / "m", data))
+    assert ("no judged queries" in said) == (qrels != "test")
+    if qrels != "train":
+        assert "learned: nothing" in said

@@ -224,5 +224,5 @@ def test_from_the_command_line_every_variant_pre_trains_a_backbone_that_is_fine_
     docids = ("--scheme", "title", "--backbone", own, "--out", tmp_path / "docids")
     gr2("docids", "build", tmp_path / "links", *docids)
     model = ("--docids", tmp_path / "docids", "--backbone", own, "--out", tmp_path / "model")
-    assert "12 docids, 2 steps" in gr2("train", tmp_path / "links", *model, *small)
+    assert "12 docids, 2 steps" in gr2("train", tmp_path / "links", "--preset", "decoder", *model, *small)
     assert graded(12).documents[3].docno in gr2("search", tmp_path / "model", graded(12).queries["q003"])

@@ -33,21 +33,24 @@ def register(chosen: str = PRESET) -> None:
         compare_with: tuple[str, ...] = (),
         resume: bool = False,
     ) -> None:
-        """Make a searchable model of a collection in one go: docids, training, measures and a report.
+        """Make a searchable model of a collection in one go: docids, look-ahead, measures and a report.
 
-        Without a budget this is `gr2 docids build` and `gr2 train` with the same options.
+        With `--preset decoder` a decoder is trained instead of look-ahead. Without a budget this is `gr2
+        docids build` and `gr2 train` with the same options.
 
         Args:
             name: The collection: a folder, `pydocs`, or `ir:ID`.
             out: The model folder to write, with report.html; unfinished work is kept in OUT.training.
-            preset: Where the defaults come from: default, fast or paper.
+            preset: Where the defaults come from: default, fast, decoder or paper.
             config: The settings of docids, training and search.
-            budget: How long it may take, such as 90s, 30m or 1h30m: the number of steps and how much of each
-                document is encoded are then planned. Empty: the settings as they are.
+            budget: How long the training of a decoder may take, such as 90s, 30m or 1h30m: the number of
+                steps and how much of each document is encoded are then planned. Empty: the settings as they
+                are.
             compare_with: Variants that are trained with the same settings and measured beside it.
             resume: Continue after an interruption.
         """
-        from gr2.workflows.index import IndexJob, seconds
+        from gr2.workflows.budget import seconds
+        from gr2.workflows.index import IndexJob
         from gr2.workflows.index import index as make
 
         job = IndexJob(
@@ -83,7 +86,7 @@ def register(chosen: str = PRESET) -> None:
             name: The collection: a folder, `pydocs`, or `ir:ID`. Its split `train` is learned from.
             docids: What `gr2 docids build` wrote for this collection.
             out: The folder to write; checkpoints and metrics.jsonl are kept in OUT.training.
-            preset: Where the defaults come from: default, fast or paper.
+            preset: Where the defaults come from: default, fast, decoder or paper.
             backbone: gr2-mini, or folder or hub name of a T5, BART or encoder checkpoint.
             config: The settings of the training; `gr2 variants` lists the variants.
             pseudo_queries: A TSV file of `docno query` lines: generated queries of documents.
@@ -105,6 +108,11 @@ def register(chosen: str = PRESET) -> None:
             resume=resume,
             progress=progress(),
         )
+        if model.look_ahead is not None:
+            sizes = ", ".join(f"{view} {size:,} bytes" for view, size in model.look_ahead.nbytes.items())
+            learned = model.provenance["look_ahead"]["chosen"]
+            say(f"look-ahead: {len(model.docids):,} docids, learned: {learned}, written to {out}\n{sizes}")
+            return
         steps = config.schedule.steps + config.schedule.frozen_steps + config.schedule.self_negative_steps
         say(f"variant {config.variant}: {len(model.docids):,} docids, {steps:,} steps, written to {out}")
         if model.network.prior is not None:
@@ -180,7 +188,7 @@ def demo(*, fast: bool = False, out: Path | None = None) -> None:
     Interrupted, it continues where it was; afterwards `gr2 serve OUT` opens a page to search with.
 
     Args:
-        fast: Ninety seconds instead of five minutes: fewer steps, and no comparison with MLE.
+        fast: Read only the beginning of each document.
         out: The model folder to write, with report.html; by default gr2-demo, or gr2-demo-fast.
     """
     from gr2.workflows.demo import demo

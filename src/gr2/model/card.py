@@ -24,6 +24,7 @@ GR2.from_pretrained("this folder").search("a query", k=10)
 | backbone | {backbone} ({family}) |
 | weights | {weights:,} |
 | node prior | {prior_weights:,} of the weights; {prior_bytes:,} bytes with its tables |
+| look-ahead | {views} |
 | normaliser | {normaliser} |
 | variant | {variant} |
 | collection fingerprint | {fingerprint} |
@@ -46,5 +47,6 @@ def card(facts: Mapping[str, Any], provenance: Mapping[str, Any]) -> str:
         "variant": training.get("variant", "untrained"),
         "seed": training.get("seed", provenance.get("seed", 0)),
         "gr2": provenance.get("gr2", "unknown"),
+        "views": ", ".join(f"{name} {size:,} bytes" for name, size in facts["look_ahead"].items()) or "none",
     }
     return TEXT.format(**named, **facts)

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,9 +22,40 @@ from gr2.model.backbone import identity
 from gr2.model.config import VectorConfig
 from gr2.model.encoder import Encoder, Vectors
 from gr2.store import atomic_file
-from gr2.text import pieces
+from gr2.text import pieces as pieces_of_text
 
+Kind = Literal["lead", "mean", "pieces"]
+"""What scores a document: the vector of its leading text, the mean over that and all pieces, or that mean and
+the best piece (MaxP)."""
 DECIMALS = 6  # of a score; further digits depend on how a matrix product is split into blocks
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """The vectors of documents' pieces; every document has at least one, which may be zero."""
+
+    parts: Vectors
+    """[P, W] document by document."""
+    starts: NDArray[np.int64]
+    """[N + 1] index of the first piece of each document, then P."""
+    mix: float
+    """Weight of a document's one vector in its score; its best piece has the rest."""
+
+    @property
+    def nbytes(self) -> int:
+        """The size in bytes."""
+        return int(self.parts.nbytes + self.starts.nbytes)
+
+    def best(self, queries: Vectors, block: int = 4096) -> Vectors:
+        """The highest dot product of each query with a piece of each document [Q, W] → [Q, N]."""
+        count = len(self.starts) - 1
+        found = np.empty((len(queries), count), np.float32)
+        for a in range(0, count, block):
+            b = min(a + block, count)
+            first, last = self.starts[a], self.starts[b]
+            each = queries @ self.parts[first:last].T
+            found[:, a:b] = np.maximum.reduceat(each, self.starts[a:b] - first, axis=1)
+        return found
 
 
 @dataclass(frozen=True)
@@ -40,29 +72,37 @@ class DocumentVectors:
     """[P, W] the vectors of all pieces, document by document."""
     starts: NDArray[np.int64]
     """[N + 1] index of the first piece of each document, then P."""
+    leads: Vectors
+    """[N, W] the vector of each document's leading text."""
 
     @property
     def nbytes(self) -> int:
         """The size of the vectors in bytes."""
         return self.means.nbytes + self.parts.nbytes
 
-    def of(self, docnos: Sequence[str]) -> Vectors:
-        """The mean vectors of these documents [len(docnos), W]; zeros for documents left out."""
+    def of(self, docnos: Sequence[str], kind: Kind = "mean") -> Vectors:
+        """The vectors of these documents [len(docnos), W]; zeros for documents left out."""
+        rows = self.means if kind == "mean" else self.leads
         place = {docno: row for row, docno in enumerate(self.docnos)}
-        none = np.zeros(self.means.shape[1], np.float32)
-        return np.stack([self.means[place[docno]] if docno in place else none for docno in docnos])
+        none = np.zeros(rows.shape[1], np.float32)
+        return np.stack([rows[place[docno]] if docno in place else none for docno in docnos])
+
+    def pieces_of(self, docnos: Sequence[str]) -> Pieces:
+        """The pieces of these documents."""
+        place = {docno: row for row, docno in enumerate(self.docnos)}
+        none = np.zeros((1, self.parts.shape[1]), np.float32)
+        rows = [
+            self.parts[self.starts[place[docno]] : self.starts[place[docno] + 1]] if docno in place else none
+            for docno in docnos
+        ]
+        return Pieces(np.concatenate(rows), np.cumsum([0, *map(len, rows)]), self.config.mix)
 
     def scores(self, queries: Vectors, block: int = 4096) -> Vectors:
         """The score of every document for each query [Q, W] → [Q, N], a block of documents at a time."""
         scores = queries @ self.means.T
-        if not len(self.parts):
-            return scores.round(DECIMALS)
-        for a in range(0, len(self.docnos), block):
-            b = min(a + block, len(self.docnos))
-            first, last = self.starts[a], self.starts[b]
-            each = queries @ self.parts[first:last].T
-            best = np.maximum.reduceat(each, self.starts[a:b] - first, axis=1)
-            scores[:, a:b] = self.config.mix * scores[:, a:b] + (1 - self.config.mix) * best
+        if len(self.parts):
+            mix = self.config.mix
+            scores = mix * scores + (1 - mix) * Pieces(self.parts, self.starts, mix).best(queries, block)
         return scores.round(DECIMALS)
 
 
@@ -85,7 +125,7 @@ def encode_documents(
     starts = np.cumsum([0, *(len(found[docno][1]) for docno in docnos)])
     means = leads + np.add.reduceat(parts, starts[:-1], axis=0) if len(parts) else leads
     means = means / np.maximum(np.linalg.norm(means, axis=1, keepdims=True), 1e-12)
-    return DocumentVectors(config, docnos, means, parts, starts)
+    return DocumentVectors(config, docnos, means, parts, starts, leads)
 
 
 def document_vectors(
@@ -108,6 +148,30 @@ def document_vectors(
     return load_file(path)["vectors"]
 
 
+def vectors_by_kind(
+    collection: Collection,
+    docnos: Sequence[str],
+    backbone: str,
+    folder: Path,
+    config: VectorConfig | None = None,
+    *,
+    progress: bool = False,
+) -> dict[str, tuple[Vectors, Pieces | None]]:
+    """The vectors of these documents by kind, `lead` first; without pieces that is the only one.
+
+    Computed once and saved in the folder, as by `document_vectors`.
+    """
+    config = config or VectorConfig()
+    means = document_vectors(collection, docnos, backbone, folder, config, progress=progress)
+    stored = load_file(vectors_path(collection, backbone, folder, config))
+    if not config.pieces:
+        return {"lead": (means, None)}
+    if "parts" not in stored:  # written by an earlier version
+        return {"mean": (means, None)}
+    pieces = Pieces(stored["parts"], stored["starts"], config.mix)
+    return {"lead": (stored["leads"], None), "mean": (means, None), "pieces": (means, pieces)}
+
+
 def vectors_path(
     collection: Collection, backbone: str, folder: Path, config: VectorConfig | None = None
 ) -> Path:
@@ -120,9 +184,13 @@ def vectors_path(
 
 
 def keep_vectors(vectors: DocumentVectors, docnos: Sequence[str], path: Path) -> None:
-    """Save the mean vectors of these documents; the file is written completely or not at all."""
+    """Save the vectors of these documents; the file is written completely or not at all."""
+    found: dict[str, NDArray[np.generic]] = {"vectors": vectors.of(docnos)}
+    if vectors.config.pieces:
+        pieces = vectors.pieces_of(docnos)
+        found |= {"leads": vectors.of(docnos, "lead"), "parts": pieces.parts, "starts": pieces.starts}
     with atomic_file(path) as temporary:
-        save_file({"vectors": vectors.of(docnos)}, temporary)
+        save_file(found, temporary)
 
 
 def _texts(document: Document, config: VectorConfig) -> tuple[str, list[str]]:
@@ -130,5 +198,5 @@ def _texts(document: Document, config: VectorConfig) -> tuple[str, list[str]]:
     lead = " ".join(document.contents.split()[: config.max_tokens])
     if not config.pieces:
         return lead, []
-    parts = pieces(document.text, config.words, config.pieces) or [""]
+    parts = pieces_of_text(document.text, config.words, config.pieces) or [""]
     return lead, [" ".join([*document.title.split(), part]).strip() for part in parts]

@@ -18,6 +18,8 @@ from gr2.model.device import device_of
 from gr2.model.padding import masked_mean, padded
 
 Vectors = NDArray[np.float32]
+QUERY_TOKENS = 128
+"""Tokens to which a text is truncated unless told otherwise."""
 T5_LIKE = {"t5", "mt5", "umt5"}
 
 
@@ -57,7 +59,7 @@ class Encoder:
 
     @torch.inference_mode()
     def encode(
-        self, texts: Sequence[str], *, batch: int = 64, max_tokens: int = 128, progress: bool = False
+        self, texts: Sequence[str], *, batch: int = 64, max_tokens: int = QUERY_TOKENS, progress: bool = False
     ) -> Vectors:
         """Texts → unit vectors [N, width], in the order of the texts; equal texts are encoded once.
 

@@ -24,7 +24,10 @@ from gr2.model.backbone import tokeniser, tokenizer_of
 from gr2.model.card import card
 from gr2.model.config import GR2Config, NetworkConfig, SearchConfig
 from gr2.model.device import device_of
+from gr2.model.encoder import Encoder
+from gr2.model.look_ahead import LookAhead
 from gr2.model.network import END, FIRST, Network
+from gr2.model.query_encoder import QueryEncoder, WordEncoder
 from gr2.model.searcher import Result, Searcher
 from gr2.store import atomic_folder, verify, write_json, write_text
 
@@ -48,6 +51,7 @@ class GR2:
         """Store the parts; use `GR2.fresh` or `GR2.from_pretrained` to get a model."""
         self.network, self.tokenizer, self.docids = network, tokenizer, docids
         self.config, self.provenance = config, dict(provenance)
+        self.look_ahead: LookAhead | None = None
         self.alphabet = alphabet_of(docids)
 
     @classmethod
@@ -82,6 +86,20 @@ class GR2:
             return []
         rows = self.tokenizer(list(texts), truncation=True, max_length=self.config.max_tokens)["input_ids"]
         return [list(row) for row in rows]
+
+    @cached_property
+    def query_encoder(self) -> QueryEncoder:
+        """What turns queries into vectors for look-ahead."""
+        if self.look_ahead is None or self.look_ahead.word_map is None:
+            return Encoder(str(self.provenance.get("backbone", "")), self.network.encoder, self.tokenizer)
+        table = self.network.encoder.get_input_embeddings().weight.detach().cpu().numpy()
+        return WordEncoder(table, self.tokenizer, self.look_ahead.word_map, self.config.max_tokens)
+
+    def with_look_ahead(self, look_ahead: LookAhead | None) -> "GR2":
+        """The same model with another look-ahead, or with none."""
+        model = GR2(self.network, self.tokenizer, self.docids, self.config, self.provenance)
+        model.look_ahead, model.trie = look_ahead, self.trie
+        return model
 
     def searcher(self, config: SearchConfig | None = None) -> Searcher:
         """A searcher over this model."""
@@ -118,6 +136,8 @@ class GR2:
             self.tokenizer.save_pretrained(temporary / "tokenizer")
             self.docids.save(temporary / "docids")
             self.trie.save(temporary / "trie")
+            if self.look_ahead is not None:
+                self.look_ahead.save(temporary / "look_ahead")
             content = {"format": FORMAT, "family": self.network.family, "config": asdict(self.config)}
             provenance = {**self.provenance, "gr2": version("gr2")}
             write_json(temporary / "config.json", content | {"provenance": provenance})
@@ -137,6 +157,7 @@ class GR2:
             "prior_bytes": 0 if prior is None else prior.nbytes,
             "normaliser": self.config.normaliser,
             "cut": self.config.max_tokens,
+            "look_ahead": {} if self.look_ahead is None else self.look_ahead.nbytes,
         }
 
     @classmethod
@@ -165,6 +186,8 @@ class GR2:
         network.to(device_of(device))
         model = cls(network, tokenizer, docids, config, content["provenance"])
         model.trie = Trie.load(folder / "trie")  # otherwise it would be built from the docids on first use
+        if (folder / "look_ahead").is_dir():
+            model.look_ahead = LookAhead.load(folder / "look_ahead")
         return model
 
 

@@ -1,13 +1,14 @@
 """Queries → ranked documents: the single search path of library, service, report and experiments.
 
-Encode the queries, score the trie nodes, decode docids by beam or exact search, and optionally add the
-similarity of representations to the score. The decoder is prepared once and cached while the network stays in
-evaluation mode. A `Searcher` is not thread-safe.
+A model with look-ahead scores all documents at once. Any other is decoded: encode the queries, score the trie
+nodes, decode docids by beam or exact search, and optionally add the similarity of representations to the
+score. The decoder is prepared once and cached while the network stays in evaluation mode. A `Searcher` is not
+thread-safe.
 """
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -19,10 +20,15 @@ from gr2.decode import Ranked, beam, exact
 from gr2.docids.docids import Docids
 from gr2.docids.trie import Trie
 from gr2.model.config import GR2Config, SearchConfig
+from gr2.model.encoder import QUERY_TOKENS
+from gr2.model.look_ahead import LookAhead
 from gr2.model.network import Network
 from gr2.model.padding import padded
+from gr2.model.query_encoder import QueryEncoder
 
 logger = logging.getLogger(__name__)
+Views = Mapping[str, float]
+"""What each view of look-ahead contributes to a document's score."""
 
 
 class Searchable(Protocol):
@@ -32,6 +38,11 @@ class Searchable(Protocol):
     docids: Docids
     config: GR2Config
     tokenizer: Any
+    look_ahead: LookAhead | None
+
+    @property
+    def query_encoder(self) -> QueryEncoder:
+        """What turns queries into vectors for look-ahead."""
 
     @property
     def trie(self) -> Trie:
@@ -48,6 +59,8 @@ class Result:
     docno: str
     docid: str
     score: float
+    views: Views = field(default_factory=dict)
+    """What each view of look-ahead contributes to φ; empty without look-ahead."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +83,8 @@ class SearchResult:
     """Whether it is certain that no other allowed document has a better score."""
     truncated: bool
     """Whether the query was longer than the model's limit and only its beginning was used."""
+    views: tuple[Views, ...] = ()
+    """Of each docid; empty without look-ahead."""
 
 
 class Searcher:
@@ -119,6 +134,8 @@ class Searcher:
                 raise ValueError(f"expected k of at least 1, found {request.k}")
         if self.model.network.training:
             self.model.network.eval()
+        if self.model.look_ahead is not None:
+            return self._look_ahead(self.model.look_ahead, requests)
         rows = self.model.read([request.text for request in requests])
         found = [SearchResult((), (), proven=True, truncated=False)] * len(requests)
         groups: dict[tuple[int, tuple[int, ...] | None], list[int]] = {}
@@ -136,6 +153,23 @@ class Searcher:
                     cut = self._is_cut(request.text, rows[place])
                     proven = bool(ranked.proven[at])
                     found[place] = SearchResult(tuple(docids), tuple(scores), proven, cut)
+        return found
+
+    def _look_ahead(self, look_ahead: LookAhead, requests: Sequence[SearchRequest]) -> list[SearchResult]:
+        """Rank by φ: P(docid ∣ q) is its softmax over all documents, so the ranking is exact."""
+        found: list[SearchResult] = []
+        for start in range(0, len(requests), self.config.batch):
+            some = requests[start : start + self.config.batch]
+            texts = [request.text for request in some]
+            ranked = look_ahead.rank(
+                texts,
+                self.model.query_encoder.encode(texts),
+                [request.k for request in some],
+                [request.allowed for request in some],
+            )
+            for text, (docids, scores, views) in zip(texts, ranked, strict=True):
+                cut = len(text) > QUERY_TOKENS and self._tokens(text) > QUERY_TOKENS
+                found.append(SearchResult(docids, scores, proven=True, truncated=cut, views=views))
         return found
 
     def _decode(self, rows: list[list[int]], beams: int, k: int, allowed: Sequence[int] | None) -> Ranked:
@@ -189,18 +223,23 @@ class Searcher:
 
     def _is_cut(self, text: str, row: list[int]) -> bool:
         most = self.model.config.max_tokens
-        return len(row) >= most and len(self.model.tokenizer(text)["input_ids"]) > most
+        return len(row) >= most and self._tokens(text) > most
+
+    def _tokens(self, text: str) -> int:
+        return len(self.model.tokenizer(text)["input_ids"])
 
     def _warn_of_cut(self, answers: Mapping[str, SearchResult]) -> None:
         """Log how many queries were truncated."""
         cut = [name for name, answer in answers.items() if answer.truncated]
         if cut:
             message = "%d of %d queries are longer than %d tokens and were truncated, for example %s"
-            logger.warning(message, len(cut), len(answers), self.model.config.max_tokens, cut[0])
+            most = self.model.config.max_tokens if self.model.look_ahead is None else QUERY_TOKENS
+            logger.warning(message, len(cut), len(answers), most, cut[0])
 
     def _results(self, found: SearchResult) -> list[Result]:
         docids = self.model.docids
+        views: Sequence[Views] = found.views or [{}] * len(found.docids)
         return [
-            Result(docids.docnos[i], docids.texts[i], score)
-            for i, score in zip(found.docids, found.scores, strict=True)
+            Result(docids.docnos[i], docids.texts[i], score, each)
+            for i, score, each in zip(found.docids, found.scores, views, strict=True)
         ]

@@ -75,7 +75,9 @@ def write_report(
     found = [
         about.collection_section(collection, split),
         about.docid_section(health(model.docids, collection, sample=1000)),
-        about.training_section(loss_curves(Workspace(folder).training)),
+        about.training_section(loss_curves(Workspace(folder).training))
+        if model.look_ahead is None
+        else about.look_ahead_section(model.provenance["look_ahead"], model.look_ahead.nbytes),
     ]
     comparison = None
     if collection.qrels.get(split):
@@ -99,16 +101,23 @@ def _judged(
     values = comparison.evaluations[-1].values["nDCG@20"]
     docids = dict(zip(model.docids.docnos, model.docids.texts, strict=True))
     recalls = {one.name: recall_by_grade(one, qrels) for one in [*others, run]}
-    example = telling_query(qrels)
-    groups, method = graded_groups(model, collection, example, split)
-    return comparison, [
+    searcher = model.searcher(search)
+
+    def views(text: str) -> Mapping[str, Mapping[str, float]]:
+        return {result.docno: result.views for result in searcher.search(text, about.SHOWN)}
+
+    found = [
         about.quality_section(comparison, ours),
         about.recall_section({**recalls, "best possible": possible_recall(qrels)}),
-        about.queries_section(collection, qrels, run, values, docids),
-        about.space_section(groups, method, queries[example]),
+        about.queries_section(collection, qrels, run, values, docids, views),
         about.reliability_section(reliability(run, qrels)),
         about.cost_section(_costs(model, collection, list(queries.values())[:TIMED], search)),
     ]
+    if model.look_ahead is None:  # look-ahead does not use the representations that MGCC trains
+        example = telling_query(qrels)
+        groups, method = graded_groups(model, collection, example, split)
+        found.insert(3, about.space_section(groups, method, queries[example]))
+    return comparison, found
 
 
 def _costs(

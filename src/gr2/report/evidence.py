@@ -151,10 +151,12 @@ def cost_of_model(model: GR2, queries: Sequence[str], search: SearchConfig | Non
     weights = sum(value.nbytes for value in model.network.weights().values())
     tables = model.network.decoder.embed_tokens.weight.nbytes + model.network.head.weight.nbytes
     tables += 0 if prior is None else prior.nbytes
+    views = 0 if model.look_ahead is None else sum(model.look_ahead.nbytes.values())
     tokens, offsets = model.docids.flat()
     searcher = model.searcher(search)
     taken = median_milliseconds(lambda text: searcher.search(text, DEPTH), queries)
-    return Cost(taken, weights - tables, tables + model.trie.nbytes + tokens.nbytes + offsets.nbytes)
+    growing = tables + views + model.trie.nbytes + tokens.nbytes + offsets.nbytes
+    return Cost(taken, weights - tables, growing)
 
 
 def median_milliseconds(search: Callable[[str], object], queries: Sequence[str]) -> float:

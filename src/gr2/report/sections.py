@@ -1,7 +1,8 @@
 """Results → the sections of a report, with a sentence on what each result means."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from gr2.data.collection import Collection, Qrels
 from gr2.data.runs import Run
@@ -15,6 +16,8 @@ from gr2.schemes.health import Health
 
 SHOWN = 3
 """Results per query that the report lists."""
+CANDIDATES = 8
+"""Ways to learn that the report lists."""
 PARTS = {
     "total": "L_total",
     "mgcc": "L_MGCC",
@@ -78,6 +81,37 @@ def training_section(curves: Mapping[str, Curve]) -> Section:
     )
 
 
+def look_ahead_section(facts: Mapping[str, Any], sizes: Mapping[str, int]) -> Section:
+    """What look-ahead learned, what it was chosen from, and the size of each view."""
+    parts: list[Part] = [
+        "Every document is scored before its docid is written: by words (BM25), by the vectors of query and "
+        "document, and by what was learned from judgements. Cross-validation chooses what is learned. "
+        f"Chosen here: {facts['chosen']}.",
+    ]
+    rows = sorted(facts.get("rows", ()), key=lambda row: -row["gain"])[:CANDIDATES]
+    if rows:
+        parts += [
+            f"The best candidates on held-out queries of {facts['measured']} (nDCG@20). One is taken if "
+            "its gain over learning nothing is beyond two standard errors, and if it does no harm where the "
+            "judgements of all documents that the held-out queries ask for are hidden (last column).",
+            Table(
+                ["learned", "nDCG@20", "gain", "standard error", "with hidden documents"],
+                [
+                    [
+                        row["candidate"],
+                        f"{row['random']:.4f}",
+                        f"{row['gain']:+.4f}",
+                        "" if row["error"] is None else f"{row['error']:.4f}",
+                        f"{row['disjoint']:.4f}",
+                    ]
+                    for row in rows
+                ],
+            ),
+        ]
+    parts.append(Table(["view", "MB"], [[name, f"{size / 1e6:.2f}"] for name, size in sizes.items()]))
+    return Section("Look-ahead", parts)
+
+
 def quality_section(comparison: Comparison, ours: str) -> Section:
     """Every system's measures with significance letters, and the differences from ours."""
     measures = list(comparison.evaluations[0].values)
@@ -127,15 +161,24 @@ def recall_section(recalls: Mapping[str, Mapping[int, float]]) -> Section:
 
 
 def queries_section(
-    collection: Collection, qrels: Qrels, run: Run, values: Mapping[str, float], docids: Mapping[str, str]
+    collection: Collection,
+    qrels: Qrels,
+    run: Run,
+    values: Mapping[str, float],
+    docids: Mapping[str, str],
+    views: Callable[[str], Mapping[str, Mapping[str, float]]],
 ) -> Section:
-    """The queries with the highest and lowest nDCG@20, with their first results."""
+    """The queries with the highest and lowest nDCG@20, with their first results.
+
+    `views` gives, for a query text, what each view contributed to its results; empty without look-ahead.
+    """
     order = sorted(values, key=lambda qid: (-values[qid], qid))
     few = min(5, -(-len(order) // 2))
     rows = []
     for qid in dict.fromkeys([*order[:few], *order[-few:]]):
+        why = views(collection.queries[qid])
         results = [
-            f"{docno} [{qrels[qid].get(docno, 0)}]: {docids.get(docno, '')}"
+            f"{docno} [{qrels[qid].get(docno, 0)}]: {docids.get(docno, '')}{_parts(why.get(docno, {}))}"
             for docno in run.docnos(qid)[:SHOWN]
         ]
         rows.append([f"{values[qid]:.3f}", collection.queries[qid], "; ".join(results) or "none"])
@@ -143,10 +186,14 @@ def queries_section(
         "Best and worst queries",
         [
             f"Sorted by nDCG@20, best first, with the first {SHOWN} results: document [grade]: docid. "
-            "Unjudged documents have grade 0.",
+            "Unjudged documents have grade 0. With look-ahead, parentheses show what each view contributed.",
             Table(["nDCG@20", "query", "results"], rows),
         ],
     )
+
+
+def _parts(views: Mapping[str, float]) -> str:
+    return f" ({', '.join(f'{name} {value:.1f}' for name, value in views.items())})" if views else ""
 
 
 def space_section(groups: Mapping[str, Sequence[tuple[float, float]]], how: str, query: str) -> Section:
@@ -187,7 +234,7 @@ def cost_section(costs: Mapping[str, Cost]) -> Section:
         [
             f"Median time of a single query ({DEPTH} results, {DEPTH} beams) on the machine that wrote this "
             "report. Fixed memory is the network's weights. Memory that grows with the collection is the "
-            "embeddings of docid tokens, the node prior, the trie and the docids; for the dense index, its "
+            "embeddings of docid tokens, node prior or look-ahead, trie and docids; for the dense index, its "
             "vectors (one per document here; the dense system above may have several). Document texts and "
             "docnos are not counted.",
             Table(["system", "ms per query", "MB fixed", "MB growing"], rows),

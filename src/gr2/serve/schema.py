@@ -148,6 +148,8 @@ class Hit(RankedDocument):
 
     docid: str
     path: list[StepReply]
+    views: dict[str, float] = {}
+    """What each view of look-ahead (words, vectors, learned, memory) contributed; may be empty."""
 
 
 class AnswerReply(StrictModel):

@@ -142,9 +142,10 @@ class Service:
                 **_ranked(rank, docno, score, texts).__dict__,
                 docid=self.docids.texts[docid],
                 path=steps(self.paths.path(docid)),
+                views={name: round(value, 3) for name, value in views.items()},
             )
-            for rank, (docid, docno, score) in enumerate(
-                zip(result.docids, docnos, result.scores, strict=True), 1
+            for rank, (docid, docno, score, views) in enumerate(
+                zip(result.docids, docnos, result.scores, result.views or [{}] * len(docnos), strict=True), 1
             )
         ]
         return AnswerReply(

@@ -4,7 +4,7 @@ Imports nothing heavy, because the command line is generated from it.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 from tyro.conf import arg
@@ -14,12 +14,16 @@ from gr2.schemes.config import GeneratorConfig, SchemeConfig
 from gr2.training.config import (
     AugmentConfig,
     BatchConfig,
+    LookAheadTraining,
     ObjectiveConfig,
     OptimiserConfig,
     PriorConfig,
     ScheduleConfig,
     TrainingConfig,
 )
+
+LOOK_AHEAD = TrainingConfig(look_ahead=LookAheadTraining(enabled=True), schedule=ScheduleConfig(steps=0))
+"""Look-ahead ranks, and no decoder is trained."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +33,8 @@ class GenerativeConfig:
     backbone: str = BACKBONE
     """gr2-mini, or folder or hub name of a T5, BART or encoder checkpoint."""
     docids: SchemeConfig = SchemeConfig()
-    training: Annotated[TrainingConfig, arg(name="")] = TrainingConfig()
+    training: Annotated[TrainingConfig, arg(name="")] = LOOK_AHEAD
+    """Look-ahead, or the training of a decoder."""
     search: SearchConfig = SearchConfig()
 
 
@@ -39,17 +44,24 @@ class LookAheadOptions:
 
     backbone: str = BACKBONE
     """gr2-mini, or folder or hub name of a text encoder."""
-    vectors: VectorConfig = VectorConfig(pieces=0)
+    vectors: VectorConfig = VectorConfig()
     look_ahead: LookAheadConfig = LookAheadConfig()
     learn: bool = True
-    """Whether to learn from training judgements, where there are some."""
+    """Whether to learn from the judgements of `train` and `dev`, where there are some."""
+    variant: str = "gr2"
+    """The loss, by the name of its variant."""
     seed: int = 0
     """Of the cross-validation."""
 
 
 PRESETS: Mapping[str, GenerativeConfig] = {
     "default": GenerativeConfig(),
-    "fast": GenerativeConfig(training=TrainingConfig(schedule=ScheduleConfig(steps=20))),
+    "fast": GenerativeConfig(
+        training=replace(
+            LOOK_AHEAD, look_ahead=LookAheadTraining(enabled=True, documents=VectorConfig.leading(48))
+        )
+    ),
+    "decoder": GenerativeConfig(training=TrainingConfig()),
     "paper": GenerativeConfig(
         backbone="google-t5/t5-base",
         docids=SchemeConfig(
@@ -67,7 +79,8 @@ PRESETS: Mapping[str, GenerativeConfig] = {
         search=SearchConfig(beams=20),
     ),
 }
-"""`default`: recommended by docs/results.md; `paper`: the paper's settings; `fast`: for a first look."""
+"""`default`: look-ahead, see docs/look-ahead.md; `fast`: with shorter documents; `decoder`: a trained decoder
+with a node prior; `paper`: the paper's settings."""
 
 
 def preset(name: str) -> GenerativeConfig:

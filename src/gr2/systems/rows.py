@@ -80,10 +80,10 @@ def _neighbours(context: SystemContext, options: NoOptions) -> System:
 def _look_ahead(context: SystemContext, options: LookAheadOptions) -> System:
     from gr2.systems.look_ahead import LookAheadSystem
 
-    judgements = context.collection.qrels.get(context.train)
-    return LookAheadSystem.build(
-        context.collection, options, judgements=judgements, folder=context.folder, progress=context.progress
-    )
+    collection = context.collection
+    if context.train != "train" and options.learn:
+        collection = replace(collection, qrels={**collection.qrels, "train": context.judgements})
+    return LookAheadSystem.build(collection, options, folder=context.folder, progress=context.progress)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_type_hints
 
-from gr2.model.config import NetworkConfig, Normaliser, VectorConfig
+from gr2.model.config import LookAheadConfig, NetworkConfig, Normaliser, VectorConfig
 
 Similarity = Literal["cosine", "dot"]
 Constraint = Literal["pair", "next", "level_mean", "off"]
@@ -138,6 +138,20 @@ class PriorConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
+class LookAheadTraining:
+    """Look-ahead: a score of every document before decoding, learned from judgements. paper: has none."""
+
+    enabled: bool = False
+    """Rank by look-ahead; the decoder is then not trained."""
+    documents: VectorConfig = VectorConfig()
+    """How documents are encoded as vectors; with pieces, leading text and mean are compared."""
+    learn: bool = True
+    """Learn from the judgements of `train` and `dev` what cross-validation finds to help."""
+    weights: LookAheadConfig = LookAheadConfig()
+    """The weights to start from."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class TrainingConfig:
     """A whole training run; saved in the model folder."""
 
@@ -149,6 +163,7 @@ class TrainingConfig:
     schedule: ScheduleConfig = ScheduleConfig()
     augment: AugmentConfig = AugmentConfig()
     prior: PriorConfig = PriorConfig()
+    look_ahead: LookAheadTraining = LookAheadTraining()
     network: NetworkConfig = NetworkConfig()
     max_tokens: int = 64
     """Tokens to which queries and document texts are truncated. paper: 512 for documents."""
@@ -164,6 +179,12 @@ class TrainingConfig:
         if self.prior.vectors_per_document > 0 and self.objective.normaliser != "trie":
             raise ValueError(
                 "a node prior needs the trie normaliser: choose it, or 0 vectors per document for no prior"
+            )
+        schedule = self.schedule
+        if self.look_ahead.enabled and schedule.frozen_steps + schedule.steps + schedule.self_negative_steps:
+            raise ValueError(
+                "with look-ahead no decoder is trained: set the steps to 0, or turn look_ahead.enabled off "
+                "(--preset decoder does)"
             )
 
 

@@ -16,10 +16,11 @@ from gr2.evaluate.measures import Convention, evaluate
 from gr2.model.backbone import identity, makes_vectors
 from gr2.model.config import GR2Config
 from gr2.model.device import device_of
-from gr2.model.document_vectors import document_vectors
+from gr2.model.document_vectors import document_vectors, vectors_by_kind
 from gr2.model.encoder import Vectors
 from gr2.model.gr2 import GR2
 from gr2.model.node_prior import Prior
+from gr2.model.query_encoder import QueryEncoder
 from gr2.model.word_prior import word_space
 from gr2.store import Workspace, check_replaceable
 from gr2.training.batches import Batches, Examples
@@ -27,9 +28,16 @@ from gr2.training.config import TrainingConfig, as_json
 from gr2.training.distributed import join_ranks
 from gr2.training.encoder_cache import STATES, EncoderCache
 from gr2.training.examples import examples_of
+from gr2.training.fit_look_ahead import (
+    judged_queries,
+    learn_look_ahead,
+    plain_views,
+    selection_facts,
+    word_views,
+)
 from gr2.training.loop import LoopConfig, train
 from gr2.training.objective import Objective
-from gr2.training.progress import progress_bar
+from gr2.training.progress import progress_bar, status_line
 from gr2.training.variants import QueryLoss, variant_objective, variant_of
 
 
@@ -101,6 +109,8 @@ def fit(
         query_loss=query_loss,
     )
     model, examples = start.model, start.examples
+    if config.look_ahead.enabled:
+        _attach_look_ahead(model, collection, backbone, folder, config, show=show)
     about = {"fingerprint": collection.fingerprint, "docids": docids.digest, "backbone": identity(backbone)}
     for stage, settings in stages(config):
         if stage is Stage.SELF_NEGATIVES:
@@ -131,6 +141,30 @@ def fit(
     return model
 
 
+def _attach_look_ahead(
+    model: GR2, collection: Collection, backbone: str, folder: Path, config: TrainingConfig, *, show: bool
+) -> None:
+    """Build the model's look-ahead and learn from judgements; the choice goes into the provenance."""
+    how, docnos = config.look_ahead, model.docids.docnos
+    model.network.eval()
+    by_docno = {document.docno: document for document in collection.documents}
+    documents = [by_docno[docno] for docno in docnos]
+    encoder: QueryEncoder
+    if makes_vectors(backbone):
+        vectors = vectors_by_kind(collection, docnos, backbone, folder, how.documents, progress=show)
+        views, encoder = plain_views(documents, vectors, how.weights), model.query_encoder
+    else:
+        table = model.network.encoder.get_input_embeddings().weight.detach().cpu().numpy()
+        views, encoder = word_views(documents, table, model.tokenizer, how.weights, config.max_tokens)
+    splits = judged_queries(collection, encoder) if how.learn else {}
+    with status_line("look-ahead", show=show) as say:
+        model.look_ahead, found = learn_look_ahead(
+            views, splits, variant=config.variant, seed=config.seed, progress=say
+        )
+    model.__dict__.pop("query_encoder", None)  # a word map changes how queries are encoded
+    model.provenance["look_ahead"] = selection_facts(found)
+
+
 def check(collection: Collection, docids: Docids, config: TrainingConfig) -> None:
     """Check the arguments before any work is done."""
     variant = variant_of(config.variant)
@@ -150,7 +184,7 @@ def check(collection: Collection, docids: Docids, config: TrainingConfig) -> Non
 
 def wants_vectors(config: TrainingConfig, backbone: str) -> bool:
     """Whether the node prior is built from document vectors rather than word embeddings."""
-    return config.prior.vectors_per_document > 0 and makes_vectors(backbone)
+    return config.prior.vectors_per_document > 0 and not config.look_ahead.enabled and makes_vectors(backbone)
 
 
 def prepare(
@@ -176,7 +210,7 @@ def prepare(
         pseudo_queries=pseudo_queries,
         seed=config.seed,
     )
-    if config.prior.vectors_per_document > 0:
+    if config.prior.vectors_per_document > 0 and not config.look_ahead.enabled:
         most = round(config.prior.vectors_per_document * len(docids))
         prior = _prior(model, examples, vectors, most)
         model.network.attach_prior(prior, scale_head=not frozen)

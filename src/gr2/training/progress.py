@@ -75,3 +75,16 @@ def progress_bar(name: str, steps: int, *, show: bool) -> Iterator[Report]:
             bar.update(now.step - bar.n)
 
         yield update
+
+
+@contextmanager
+def status_line(name: str, *, show: bool) -> Iterator[Callable[[str], None]]:
+    """A line that tells which step a piece of work is at, and for how long it has run."""
+    from tqdm import tqdm
+
+    with tqdm(desc=name, bar_format="{desc} ({elapsed})", disable=not show, leave=False) as line:
+
+        def update(step: str) -> None:
+            line.set_description_str(f"{name}: {step}")
+
+        yield update

@@ -6,7 +6,6 @@ short timing on this machine; the plan is printed and saved, and an interrupted 
 """
 
 import json
-import re
 import shutil
 import time
 from collections.abc import Callable, Sequence
@@ -15,15 +14,14 @@ from itertools import islice
 from math import inf
 from pathlib import Path
 
-import torch
-
 from gr2.data.collection import Collection
 from gr2.data.runs import Run
 from gr2.docids.docids import Docids
 from gr2.evaluate.tables import comparison_table
 from gr2.experiments.plans import EPOCHS
+from gr2.model.backbone import makes_vectors
 from gr2.model.config import VectorConfig
-from gr2.model.device import autocast, bf16_pays, device_of, has_fused_adamw, to_device
+from gr2.model.device import device_of
 from gr2.model.document_vectors import document_vectors, encode_documents, keep_vectors, vectors_path
 from gr2.model.encoder import Encoder, Vectors
 from gr2.model.gr2 import GR2
@@ -35,12 +33,13 @@ from gr2.systems.baselines import DENSE, baseline_runs
 from gr2.systems.config import GenerativeConfig
 from gr2.systems.dense import Dense
 from gr2.systems.generative import make_docids
-from gr2.training.batches import Batches
 from gr2.training.config import TrainingConfig, as_json, with_settings
 from gr2.training.fit import Prepared, check, fit, prepare, resumable, wants_vectors
-from gr2.training.loop import encoded
 from gr2.training.variants import variant_of
+from gr2.workflows.budget import step_seconds
 
+HYBRID = "hybrid, nothing learned"
+"""Name of look-ahead without what it learned in tables."""
 MIN_STEPS, MAX_STEPS = 5, 2000
 JOB, PLAN, DETAIL = "job.json", "plan.json", "vectors.json"
 """Files with the settings of the job, the planned steps, and how documents are encoded."""
@@ -52,7 +51,6 @@ ENCODING = 0.4
 """Maximum share of a budget for encoding documents."""
 DETAILS = (VectorConfig(), *(VectorConfig(pieces=0, max_tokens=tokens) for tokens in (48, 32, 16)))
 """Ways to encode documents within a budget, best first: in pieces, or only their leading tokens."""
-_TIME = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?")
 Say = Callable[[str], None]
 """Called with a line of progress for the user."""
 
@@ -87,21 +85,6 @@ class IndexJob:
         return replace(self, config=replace(self.config, training=changed))
 
 
-def seconds(text: str) -> float:
-    """A time such as 90s, 30m or 1h30m, in seconds.
-
-    >>> seconds("1h30m")
-    5400.0
-    """
-    found = _TIME.fullmatch(text.strip())
-    if not text.strip() or found is None:
-        raise ValueError(f"expected a time such as 90s, 30m or 1h30m, found {text!r}")
-    hours, minutes, rest = (int(part or 0) for part in found.groups())
-    if not (total := 3600 * hours + 60 * minutes + rest):
-        raise ValueError(f"expected a time of at least a second, found {text!r}")
-    return float(total)
-
-
 def index(job: IndexJob, say: Say = lambda line: None) -> GR2:
     """Index the collection; the model and its report are written to `job.out`."""
     _check(job)
@@ -112,11 +95,14 @@ def index(job: IndexJob, say: Say = lambda line: None) -> GR2:
     first = docids.clashes.get("rank 1", 0) / max(1, len(docids))
     say(f"docids: {len(docids):,} by {docids.about['scheme']}, {first:.0%} got their first proposal")
     vectors, runs = None, list[Run]()
+    if job.training.look_ahead.enabled:
+        model, runs = _look_ahead(job, docids, say)
+        return _finished(job, docids, None, model, runs, begun, say)
     if wants_vectors(job.training, job.config.backbone):
         say("encoding: every document gets a vector, from which training starts")
         how = job.training.prior.documents if job.seconds is None else _detail(job, len(docids))
         job = job.with_training("prior.documents", how)
-        vectors, run = _untrained(job, docids)
+        vectors, run = _untrained(job, docids, how)
         runs.append(run)
         read = f"up to {how.pieces} pieces" if how.pieces else f"the first {how.max_tokens} tokens"
         say(f"vectors: from {read} of each document; they are added to the decoder's logits")
@@ -127,6 +113,19 @@ def index(job: IndexJob, say: Say = lambda line: None) -> GR2:
     steps = schedule.frozen_steps + schedule.steps + schedule.self_negative_steps
     say(f"training: {steps:,} steps of {job.training.batches.queries} queries{note}")
     model = _fit(job, docids, vectors, job.out, prepared)
+    return _finished(job, docids, vectors, model, runs, begun, say)
+
+
+def _finished(
+    job: IndexJob,
+    docids: Docids,
+    vectors: Vectors | None,
+    model: GR2,
+    runs: list[Run],
+    begun: float,
+    say: Say,
+) -> GR2:
+    """Compare with other variants, and write the report."""
     say(f"model: written to {job.out}")
     for variant in job.compare_with:
         runs.append(_compared(job, docids, vectors, variant))
@@ -136,9 +135,33 @@ def index(job: IndexJob, say: Say = lambda line: None) -> GR2:
     return model
 
 
+def _look_ahead(job: IndexJob, docids: Docids, say: Say) -> tuple[GR2, list[Run]]:
+    """The model with look-ahead, and the runs of what it was made from: dense, hybrid, hybrid with memory."""
+    how, runs = job.training.look_ahead.documents, list[Run]()
+    if makes_vectors(job.config.backbone):
+        read = f"up to {how.pieces} pieces" if how.pieces else f"the first {how.max_tokens} tokens"
+        say(f"encoding: {read} of each document")
+        runs.append(_untrained(job, docids, how)[1])
+    say("look-ahead: words and vectors score documents; cross-validation chooses what judgements add")
+    model = _fit(job, docids, None, job.out)
+    facts, queries = model.provenance["look_ahead"], _queries(job)
+    assert model.look_ahead is not None
+    config = model.look_ahead.config
+    kind = facts.get("vectors", "lead")
+    say(f"learned: {facts['chosen']}; weights: vectors ({kind}) {config.scale:g}, words {config.words:g}")
+    hybrid = model.with_look_ahead(model.look_ahead.unlearned())
+    runs.append(hybrid.search_many(queries, DEPTH, job.config.search, name=HYBRID))
+    return model, runs
+
+
 def _check(job: IndexJob) -> None:
     """Check the job before any work is done."""
     check_replaceable(job.out)
+    if job.seconds is not None and job.training.look_ahead.enabled:
+        raise ValueError(
+            "a time budget plans the training of a decoder, and look-ahead trains none: leave it out, or add "
+            "--preset decoder"
+        )
     variants = (job.training.variant, *job.compare_with)
     for name in variants:
         variant_of(name)
@@ -192,9 +215,9 @@ def _fit(
     )
 
 
-def _untrained(job: IndexJob, docids: Docids) -> tuple[Vectors, Run]:
+def _untrained(job: IndexJob, docids: Docids, how: VectorConfig) -> tuple[Vectors, Run]:
     """The documents' vectors, and the run of the untrained encoder with them; both are saved."""
-    how, backbone = job.training.prior.documents, job.config.backbone
+    backbone = job.config.backbone
     path = vectors_path(job.collection, backbone, job.folder, how)
     kept = path.with_suffix(".trec")
     if not (path.exists() and kept.exists()):
@@ -292,31 +315,3 @@ def _planned(
     write_json(path, {"steps": steps, "seconds": job.seconds})
     note = f", {pace * steps:.0f} s" if steps * pace <= left else ", the minimum: the budget is too small"
     return job.with_training("schedule.steps", steps), note, prepared
-
-
-def step_seconds(
-    prepared: Prepared,
-    config: TrainingConfig,
-    steps: int = 4,
-    clock: Callable[[], float] = time.monotonic,
-) -> float:
-    """The mean time of a few steps at learning rate 0, which change no weights, after one for warm-up."""
-    network = prepared.model.network
-    batches = Batches(prepared.examples, config.batches, seed=config.seed)
-    chosen = config.optimiser.bf16
-    bf16 = bf16_pays(network.device) if chosen is None else chosen
-    network.freeze(encoder=False)
-    moving = [weight for weight in network.parameters() if weight.requires_grad]
-    optimiser = torch.optim.AdamW(moving, lr=0.0, weight_decay=0.0, fused=has_fused_adamw(network.device))
-    begun = clock()
-    for step in range(steps + 1):
-        if step == 1:
-            begun = clock()
-        batch = to_device(batches[step], network.device)
-        with autocast(network.device, enabled=bf16):
-            parts = prepared.objective(network, batch, *encoded(network, batch))
-        parts["total"].backward()  # type: ignore[no-untyped-call]
-        torch.nn.utils.clip_grad_norm_(moving, config.optimiser.clip)
-        optimiser.step()
-        optimiser.zero_grad(set_to_none=True)
-    return (clock() - begun) / steps * config.optimiser.accumulate
