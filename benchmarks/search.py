@@ -1,6 +1,6 @@
 """What a search with look-ahead costs, beside dense search with the same vectors and BM25.
 
-    python benchmarks/look_ahead.py MODEL [--topics FILE] [--queries 100] [--rounds 5]
+    python benchmarks/search.py MODEL [--topics FILE] [--queries 100] [--rounds 5]
 
 The model is a folder with look-ahead. Four systems answer the same queries one at a time, interleaved, on one
 thread: `Searcher`; the model's encoder with a flat search of the same vectors (numpy); the encoder alone; and
@@ -54,7 +54,7 @@ def main() -> None:
     parser.add_argument("--topics", type=Path, help="a file of queries (default: titles of the documents)")
     parser.add_argument("--queries", type=int, default=100, help="number of queries (default: 100)")
     parser.add_argument("--rounds", type=int, default=5, help="rounds over all queries (default: 5)")
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "look_ahead.json")
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "search.json")
     options = parser.parse_args()
     torch.set_num_threads(1)
     model = GR2.from_pretrained(options.model)
