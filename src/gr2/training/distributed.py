@@ -6,6 +6,7 @@ are averaged.
 Shapes: R ranks, D rows of this rank, M maximum rows per rank, H width.
 """
 
+import atexit
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -67,6 +68,10 @@ def join_ranks(device: torch.device | None = None) -> Ranks:
         if cuda:
             torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
         distributed.init_process_group("nccl" if cuda else "gloo")
+        if not cuda:
+            # gloo's threads must end before the interpreter does, or they sometimes abort the process. NCCL
+            # is left alone: after an error on one rank, destroying its group would wait for the others.
+            atexit.register(distributed.destroy_process_group)
     return Ranks(distributed.get_rank(), count)
 
 
