@@ -20,8 +20,8 @@ from machine import facts
 
 from gr2.data.documents import NAME, DocumentStore
 from gr2.data.formats.folder import read_query_file
+from gr2.model.bounded_search import best_places
 from gr2.model.gr2 import GR2
-from gr2.model.look_ahead import best_places
 from gr2.store import write_json
 
 K = 10

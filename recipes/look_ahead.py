@@ -12,13 +12,10 @@ learned by other losses.
 
 import argparse
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
-
-import numpy as np
-from safetensors.numpy import load_file, save_file
 
 from gr2.data.collection import Collection
 from gr2.data.formats import open_collection
@@ -28,87 +25,59 @@ from gr2.evaluate.describe import headline
 from gr2.evaluate.measures import without_pairs
 from gr2.evaluate.significance import compare
 from gr2.evaluate.tables import comparison_table, render
+from gr2.experiments.look_ahead_runs import KnownQueries, look_ahead_run
 from gr2.experiments.plans import source_documents
 from gr2.experiments.tables import baselines_over_folds, differences_from, gather, query_groups
 from gr2.model.config import LookAheadConfig, VectorConfig
-from gr2.model.document_vectors import vectors_by_kind, vectors_path
-from gr2.model.encoder import Encoder, Vectors
+from gr2.model.document_vectors import vectors_by_kind
 from gr2.model.look_ahead import LookAhead
-from gr2.store import atomic_file, write_json
+from gr2.store import write_json
 from gr2.training.candidates import GATES, Candidate
-from gr2.training.fit_look_ahead import judged_queries, learn_look_ahead, plain_views, selection_facts
+from gr2.training.fit_look_ahead import judged_queries, learn_look_ahead, selection_facts
 from gr2.training.judged import Unencoded
 from gr2.training.learner import Learner
+from gr2.training.plain_views import PlainViews, Weights
 from gr2.training.selection import Selection, select
 
 MEASURES = ("nDCG@5", "nDCG@20", "ERR@20", "Hits@10")
-DEPTH = 100
 OURS = "look-ahead"
 CONTROL = "hybrid + memory"
 MEMORY_ALONE = [Candidate(), *(Candidate(memory=w, gate=gate) for w in (0.2, 0.5, 1.0) for gate in GATES)]
 
 
-class KnownQueries:
-    """The vectors of a collection's judged queries, encoded once and kept in a file."""
-
-    def __init__(self, collection: Collection, backbone: str, out: Path, how: VectorConfig) -> None:
-        """Read the file, or encode the queries and write it."""
-        name = vectors_path(collection, backbone, out, how).name
-        path = out / name.replace("vectors", "queries")
-        texts = sorted({collection.queries[qid] for split in collection.qrels.values() for qid in split})
-        if not path.exists():
-            with atomic_file(path) as temporary:
-                save_file({"queries": Encoder.load(backbone).encode(texts)}, temporary)
-        self.rows = dict(zip(texts, load_file(path)["queries"], strict=True))
-
-    def encode(self, texts: Sequence[str]) -> Vectors:
-        """Their vectors."""
-        return np.stack([self.rows[text] for text in texts])
-
-
-def searched(look_ahead: LookAhead, queries: Mapping[str, str], encoder: KnownQueries, name: str) -> Run:
-    """The run of a look-ahead."""
-    texts = list(queries.values())
-    ranked = look_ahead.rank(texts, encoder.encode(texts), [DEPTH] * len(texts), [None] * len(texts))
-    found = {
-        qid: {look_ahead.docnos[i]: score for i, score in zip(places, scores, strict=True)}
-        for qid, (places, scores, _) in zip(queries, ranked, strict=True)
-    }
-    return Run.from_dict(found, name)
-
-
-def with_memory(
-    views: Mapping[str, LookAhead], splits: Mapping[str, Unencoded]
-) -> tuple[LookAhead, Selection | None]:
+def with_memory(views: PlainViews, splits: Mapping[str, Unencoded]) -> tuple[LookAhead, Selection | None]:
     """The strongest control: words, vectors and memory, weighted as is best in random folds."""
     if "train" not in splits:
-        return next(iter(views.values())), None
+        return views.at(views.usual), None
     found = select(views, splits, options=MEMORY_ALONE)
     best = max(found.rows, key=lambda row: row.random).candidate
-    plain = views[found.vectors]
-    plain = plain.with_config(replace(plain.config, words=found.words))
-    return Learner(plain).learn(splits["train"].encoded(), best), replace(found, chosen=best)
+    return Learner(views.at(found.weights)).learn(splits["train"].encoded(), best), replace(
+        found, chosen=best
+    )
 
 
 def runs(
-    collection: Collection, path: str, options: argparse.Namespace
+    collection: Collection, judged: Collection, path: str, options: argparse.Namespace
 ) -> tuple[list[tuple[str, int, Run]], list[dict[str, Any]]]:
-    """The runs of all systems over the folds, and what each fold chose."""
+    """The runs of all systems over the folds, and what each fold chose.
+
+    `judged` has the judgements; vectors are kept by the fingerprint of the collection itself.
+    """
     how = VectorConfig.leading(options.lead)
     documents = sorted(collection.documents, key=lambda document: document.docno)
     docnos = [document.docno for document in documents]
     vectors = vectors_by_kind(collection, docnos, options.backbone, options.out, how, progress=True)
-    views = plain_views(documents, vectors, LookAheadConfig())
+    views = PlainViews(documents, vectors, LookAheadConfig())
     encoder = KnownQueries(collection, options.backbone, options.out, how)
     hidden = read_pairs(source_documents(path))
-    dense = list(views.values())[-1].with_config(LookAheadConfig(words=0.0))
-    fixed = {"dense, untrained": dense, "hybrid": next(iter(views.values()))}
+    dense = views.at(Weights(list(vectors)[-1], 0.0))
+    fixed = {"dense, untrained": dense, "hybrid": views.at(views.usual)}
     rows, chosen = [], []
-    for fold in range(len(collection.folds)) if collection.folds else (None,):
-        part = collection if fold is None else collection.fold(fold)
+    for fold in range(len(judged.folds)) if judged.folds else (None,):
+        part = judged if fold is None else judged.fold(fold)
         part = replace(part, qrels={s: without_pairs(qrels, hidden) for s, qrels in part.qrels.items()})
         queries = {qid: part.queries[qid] for qid in part.split("test")}
-        rows += [(name, 0, searched(plain, queries, encoder, name)) for name, plain in fixed.items()]
+        rows += [(name, 0, look_ahead_run(plain, queries, encoder, name)) for name, plain in fixed.items()]
         splits = judged_queries(part, encoder)
         ways = {CONTROL: "", OURS: "gr2"} | {f"{OURS}, {variant}": variant for variant in options.variants}
         for name, variant in ways.items():
@@ -118,26 +87,33 @@ def runs(
             else:
                 found, selection = learn_look_ahead(views, splits, variant=variant)
             seconds = round(time.process_time() - begun, 1)
-            rows.append((name, 0, searched(found, queries, encoder, name)))
+            rows.append((name, 0, look_ahead_run(found, queries, encoder, name)))
             about = {"fold": fold, "system": name, "cpu_seconds": seconds, "bytes": found.nbytes}
             chosen.append(about | selection_facts(selection))
-            what = f"{chosen[-1].get('vectors')}, words {found.config.words:g}, {chosen[-1]['chosen']}"
+            what = f"{chosen[-1].get('weights', 'usual weights')}, {chosen[-1]['chosen']}"
             print(f"{part.name} fold {fold}: {name}: {what} ({seconds:.0f} CPU-seconds)", flush=True)
     return rows, chosen
 
 
 def report(options: argparse.Namespace, path: str) -> dict[str, Any]:
     """Print a collection's tables and return its figures."""
-    collection = open_collection(path)
-    ours, chosen = runs(collection, path, options)
+    whole = collection = open_collection(path)
+    if options.train != "train":
+        kept = {"train": collection.split(options.train), "test": collection.split("test")}
+        collection = replace(collection, qrels=kept)
+    own, chosen = runs(whole, collection, path, options)
     others = [(run.name, 0, run) for run in baselines_over_folds(collection)]
-    evaluations = gather(collection, [*others, *ours], MEASURES, exclude=source_documents(path))
+    evaluations = gather(collection, [*others, *own], MEASURES, exclude=source_documents(path))
     print(f"### {headline(collection)}\n\n{evaluations[0].convention}\n")
     saved: dict[str, Any] = {"fingerprint": collection.fingerprint, "chosen": chosen}
     for group, qids in query_groups(collection).items():
         some = [evaluation.only(qids) for evaluation in evaluations]
         print(f"{group} queries ({len(qids)})\n\n{comparison_table(compare(some), 'markdown')}\n")
-        gains = differences_from(OURS, some, ("nDCG@20",))
+        ablations = [one for one in some if one.name.startswith(f"{OURS},")]
+        controls = [one for one in some if one not in ablations]
+        ours = next(one for one in controls if one.name == OURS)
+        gains = differences_from(OURS, controls, ("nDCG@20",))  # two families of tests, each with its Holm
+        gains += differences_from(OURS, [ours, *ablations], ("nDCG@20",)) if ablations else []
         cells = [[d.system, f"{-d.gain:+.4f}", f"{d.p:.3f}", f"{d.holm:.3f}"] for d in gains]
         print(render([f"{OURS} over", "nDCG@20", "p", "p (Holm)"], cells, "markdown"), "\n", flush=True)
         saved[group] = {
@@ -157,6 +133,7 @@ def main() -> None:
     parser.add_argument("--backbone", default="gr2-mini", help="a text encoder (gr2-mini)")
     parser.add_argument("--out", type=Path, required=True, help="keeps vectors")
     parser.add_argument("--lead", type=int, default=0, help="read leading tokens only; 0: all pieces (0)")
+    parser.add_argument("--train", default="train", help="the only split to learn from, if not train (train)")
     parser.add_argument("--variants", nargs="*", default=[], help="losses to compare with, such as MLE CE LR")
     parser.add_argument("--json", type=Path, help="save the figures")
     options = parser.parse_args()
@@ -165,7 +142,7 @@ def main() -> None:
     for path in options.collections:
         saved[Path(path).name] = report(options, path)
         if options.json:
-            about = {"backbone": Path(options.backbone).name, "lead": options.lead}
+            about = {"backbone": Path(options.backbone).name, "lead": options.lead, "train": options.train}
             write_json(options.json, {"settings": about, "collections": saved})
 
 

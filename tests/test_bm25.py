@@ -3,6 +3,7 @@
 import math
 import random
 
+import numpy as np
 import pytest
 
 from gr2.bm25 import BM25, BM25Config
@@ -57,6 +58,19 @@ def test_a_saved_index_answers_the_same_and_a_flipped_byte_is_refused(tmp_path):
     file.write_bytes(bytes(content))
     with pytest.raises(ValueError, match=file.name):
         BM25.load(tmp_path / "index")
+
+
+@pytest.mark.parametrize("method", ["lucene", "bm25+"])
+def test_postings_are_read_from_the_disk_and_score_the_same(method, tmp_path):
+    index = BM25.index(random_documents(30), BM25Config(method=method))
+    index.save(tmp_path / "index")
+    loaded = BM25.load(tmp_path / "index")
+    for name in ("data", "indices", "indptr"):
+        array = loaded._retriever.scores[name]
+        assert type(array) is np.ndarray and isinstance(array.base, np.memmap), name
+    texts = ["apple plum", "melon", "zebra", ""]
+    np.testing.assert_array_equal(loaded.scores(texts), index.scores(texts))
+    assert loaded.nbytes == index.nbytes and (loaded.weights() != index.weights()).nnz == 0
 
 
 def test_ties_at_the_cut_follow_the_tie_rule_and_fewer_results_are_a_prefix_of_more():

@@ -30,6 +30,8 @@ class BM25Config:
     """The variant of the formula, by its name in bm25s."""
     language: str = "english"
     """The Snowball stemmer, or "none"; English stop words go with the English stemmer."""
+    title_weight: int = 1
+    """How often a document's title is counted; above 1, words of titles count more than words of texts."""
 
     def __post_init__(self) -> None:
         """Check the values."""
@@ -39,12 +41,15 @@ class BM25Config:
             raise ValueError(
                 f"BM25 takes k1 of at least 0 and b from 0 to 1, not k1={self.k1:g} b={self.b:g}"
             )
+        if self.title_weight < 1:
+            raise ValueError(f"expected title_weight of at least 1, found {self.title_weight}")
         if self.language not in (known := ["none", *Stemmer.algorithms()]):
             raise ValueError(f"no stemmer is called {self.language!r}; there are: {', '.join(known)}")
 
     def __str__(self) -> str:
         """As printed with every result."""
-        return f"BM25 {self.method} k1={self.k1:g} b={self.b:g} stemmer={self.language}"
+        title = f" title_weight={self.title_weight}" if self.title_weight != 1 else ""
+        return f"BM25 {self.method} k1={self.k1:g} b={self.b:g} stemmer={self.language}{title}"
 
 
 class BM25:
@@ -65,7 +70,7 @@ class BM25:
         docnos, texts = [], []
         for document in documents:
             docnos.append(document.docno)
-            texts.append(document.contents)
+            texts.append(" ".join([document.title] * (config.title_weight - 1) + [document.contents]))
         if not docnos:
             raise ValueError("BM25 needs at least one document")
         retriever = bm25s.BM25(k1=config.k1, b=config.b, method=config.method)
@@ -145,13 +150,18 @@ class BM25:
 
     @classmethod
     def load(cls, folder: Path) -> "BM25":
-        """Read an index that `save` wrote; a changed byte is refused."""
+        """Read an index that `save` wrote; a changed byte is refused.
+
+        The postings are memory-mapped: loading copies nothing, and processes share their pages.
+        """
         import bm25s
         import orjson
 
         verify(folder)
         content = orjson.loads((folder / "gr2.json").read_bytes())
-        retriever = bm25s.BM25.load(folder, load_corpus=False)
+        retriever = bm25s.BM25.load(folder, load_corpus=False, mmap=True)
+        for name in ("data", "indices", "indptr"):  # slices of a plain array are cheaper than of a memmap
+            retriever.scores[name] = np.asarray(retriever.scores[name])
         return cls(BM25Config(**content["config"]), content["docnos"], retriever)
 
 

@@ -3,13 +3,16 @@
 The tokenizer reads fifty made-up words, single digits, and NFKC.
 """
 
+import json
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from safetensors.numpy import save_file as save_arrays
 from safetensors.torch import load_file, save_file
 
 from gr2.data.collection import Collection, Document
@@ -111,6 +114,17 @@ def save_strong_encoder(folder: Path) -> Path:
     weights = load_file(folder / "model.safetensors")
     weights["embeddings.word_embeddings.weight"].normal_()
     save_file(weights, folder / "model.safetensors", {"format": "pt"})
+    return folder
+
+
+def save_static_encoder(folder: Path, *, width: int = 16, seed: int = 0, **more: Any) -> Path:
+    """A random model2vec encoder of the same words; `more` are further arrays of its file."""
+    save_tokenizer(folder)
+    draw = np.random.default_rng(seed)
+    table = draw.standard_normal((SIZE, width)).astype(np.float32)
+    save_arrays({"embeddings": table, **more}, folder / "model.safetensors")
+    content = {"model_type": "model2vec", "apply_pca": 16, "apply_zipf": True, "normalize": True}
+    (folder / "config.json").write_text(json.dumps(content), encoding="utf-8")
     return folder
 
 

@@ -11,7 +11,7 @@ from gr2.model.network import END, Network
 from gr2.model.node_prior import Prior, leaf_ranges
 from gr2.model.padding import pooled_query
 from gr2.model.word_prior import word_space
-from gr2.training import losses
+from gr2.training import likelihoods
 
 
 def docids_and_vectors(count=40, seed=0):
@@ -92,8 +92,8 @@ def test_gradients_reach_vectors_scale_and_encoder():
     position, token, child = map(torch.from_numpy, trie.children(np.zeros(3, np.int64)))
     extra = prior(states, mask).score(position, child)
     target = token[[int((position == q).nonzero()[0]) for q in range(3)]]
-    steps = losses.trie_log_likelihood(torch.zeros(3, 9), position, token, target, prior=extra)
-    plain = losses.trie_log_likelihood(torch.zeros(3, 9), position, token, target)
+    steps = likelihoods.trie_log_likelihood(torch.zeros(3, 9), position, token, target, prior=extra)
+    plain = likelihoods.trie_log_likelihood(torch.zeros(3, 9), position, token, target)
     assert not torch.allclose(steps, plain)
     steps.sum().backward()
     for gradient in (prior.vectors.grad, prior.scale.grad, states.grad):

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import numpy as np
+import pytest
 from helpers import tiny
 
 from gr2.bm25 import BM25
@@ -10,7 +11,10 @@ from gr2.data.formats import write_folder
 from gr2.data.runs import Run
 from gr2.model.config import LookAheadConfig, VectorConfig
 from gr2.model.document_vectors import encode_documents
+from gr2.model.text_encoder import load_encoder
+from gr2.model.vector_storage import FullVectors, Int8Vectors, ProductVectors
 from gr2.systems.config import LookAheadOptions
+from gr2.systems.dense import Dense
 from gr2.systems.look_ahead import LookAheadSystem
 
 
@@ -53,3 +57,28 @@ def test_the_command_learns_and_keeps_vectors(bert, gr2, tmp_path):
     assert Run.read(tmp_path / "a.run").rankings == Run.read(tmp_path / "b.run").rankings
     plain = gr2(*words, "--output", tmp_path / "c.run", "--k", "5", "--no-learn")
     assert "learned: nothing" in plain
+
+
+@pytest.mark.parametrize(("storage", "kind"), [("int8", Int8Vectors), ("pq", ProductVectors)])
+def test_vectors_are_stored_as_asked_once_all_is_learned(storage, kind, bert, monkeypatch):
+    data, options = tiny.collection(256), LookAheadOptions(backbone=str(bert), vectors=VectorConfig(pieces=0))
+    full = LookAheadSystem.build(data, options)
+    small = LookAheadSystem.build(data, replace(options, storage=storage))
+    assert isinstance(small.look_ahead.vectors, kind) and isinstance(full.look_ahead.vectors, FullVectors)
+    assert small.selection.rows == full.selection.rows
+    with pytest.raises(ValueError, match="found 20: choose the storage int8"):
+        monkeypatch.setattr("gr2.systems.look_ahead.load_encoder", None)  # before anything is loaded
+        LookAheadSystem.build(tiny.collection(20), replace(options, storage="pq"))
+
+
+def test_commands_take_a_static_encoder(gr2, tmp_path):
+    static = tiny.save_static_encoder(tmp_path / "words")
+    data = tiny.with_dev(20)
+    write_folder(data, tmp_path / "shop")
+    words = ("run", "dense", tmp_path / "shop", "--backbone", static, "--output", tmp_path / "dense.run")
+    assert "dense words" in gr2(*words)
+    queries = {qid: data.queries[qid] for qid in data.split("test")}
+    wanted = Dense.index(data.documents, load_encoder(static)).search(queries, 20)
+    assert Run.read(tmp_path / "dense.run").docnos("q03") == wanted.docnos("q03")
+    words = ("run", "look-ahead", tmp_path / "shop", "--backbone", static, "--storage", "int8")
+    assert "look-ahead words" in gr2(*words, "--output", tmp_path / "ours.run")

@@ -92,14 +92,20 @@ def test_the_presets_are_what_they_are_called():
     assert preset("default").training.look_ahead.enabled and not preset("default").training.schedule.steps
     fast, usual = (preset(name).training.look_ahead.documents for name in ("fast", "default"))
     assert fast.max_tokens < usual.max_tokens and not fast.pieces and usual.pieces
+    residual = preset("residual").training
+    assert (
+        residual.look_ahead.enabled
+        and residual.look_ahead.weights.residual
+        and residual.schedule.frozen_steps
+    )
     assert preset("decoder").training == TrainingConfig() and not preset("paper").training.look_ahead.enabled
-    with pytest.raises(ValueError, match="there are: default, fast, decoder, paper"):
+    with pytest.raises(ValueError, match="there are: default, fast, residual, decoder, paper"):
         preset("papr")
-    assert set(PRESETS) == {"default", "fast", "decoder", "paper"}
+    assert set(PRESETS) == {"default", "fast", "residual", "decoder", "paper"}
 
 
-def test_look_ahead_trains_no_decoder():
-    with pytest.raises(ValueError, match="no decoder is trained: set the steps to 0"):
+def test_look_ahead_trains_no_encoder():
+    with pytest.raises(ValueError, match="encoder is not trained.*set the steps to 0"):
         with_settings(TrainingConfig(), {"look_ahead.enabled": True})
     both = {"look_ahead.enabled": True, "schedule.steps": 0}
     assert with_settings(TrainingConfig(), both).look_ahead.enabled
@@ -155,11 +161,13 @@ def other(value):
 
 
 CHOICES = {
+    "look_ahead.storage": "pq",
     "look_ahead.weights.bm25.method": "atire",
     "look_ahead.weights.bm25.language": "german",
     "objective.similarity": "dot",
     "objective.penalty": "uniform",
     "objective.constraint": "off",
+    "objective.against": "lower",
     "objective.normaliser": "vocabulary",
     "device": "cpu",
 }

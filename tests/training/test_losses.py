@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch.nn import functional as F
 
 from gr2.docids.trie import Trie
-from gr2.training import losses
+from gr2.training import likelihoods, losses
 
 END = 1
 CONSTRAINTS = ("pair", "next", "level_mean", "off")
@@ -70,6 +70,7 @@ def test_gradient_of_the_contrastive_losses(seed):
         for penalty in PENALTIES:
             options = {"levels": 3, "penalty": penalty, "constraint": mode}
             assert check(lambda s, o=options: losses.mgcc(s, grades, negatives, **o), s)
+    assert check(lambda s: losses.pair_loss(s, grades, negatives, against="lower"), s)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -79,6 +80,8 @@ def test_gradient_of_the_likelihood_losses(seed):
     assert check(lambda s: losses.mle_q(s, grades, levels=3), scores)
     assert check(losses.mle_d, scores)
     assert check(lambda s: losses.weighted_ce(s, grades), scores)
+    assert check(lambda s: losses.listwise(s, grades), scores)
+    assert check(lambda s: losses.soft_ce(s, losses.grade_weights(grades, 3)), scores)
     assert check(lambda s: losses.lambda_rank(s, grades, sigma=0.7), scores)
     assert check(lambda a, b, c: losses.total(a, b, c, gamma=0.3), scores[:3], scores[3:6], scores[6:])
 
@@ -86,10 +89,11 @@ def test_gradient_of_the_likelihood_losses(seed):
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 def test_gradient_of_the_likelihoods(smoothing):
     logits, tokens, mask = texts(0, torch.float64)
-    assert check(lambda x: losses.log_likelihood(x, tokens, mask, smoothing=smoothing), logits)
+    assert check(lambda x: likelihoods.log_likelihood(x, tokens, mask, smoothing=smoothing), logits)
     logits, position, token, target = trie_steps(0, torch.float64)
     assert check(
-        lambda x: losses.trie_log_likelihood(x, position, token, target, smoothing=smoothing), logits[:, :12]
+        lambda x: likelihoods.trie_log_likelihood(x, position, token, target, smoothing=smoothing),
+        logits[:, :12],
     )
 
 
@@ -132,11 +136,12 @@ def test_a_docid_outside_of_the_candidates_does_not_matter():
     outside = (grades == 0) & ~negatives
     assert outside.any()
     for junk in (inf, -inf, 1e30, float("nan")):
-        changed = s.masked_fill(outside, junk).requires_grad_()
-        loss = losses.mgcc(changed, grades, negatives, levels=3)
-        torch.testing.assert_close(loss, losses.mgcc(s, grades, negatives, levels=3))
-        loss.sum().backward()
-        assert changed.grad.isfinite().all() and (changed.grad[outside] == 0).all()
+        for against in ("all", "lower"):
+            changed = s.masked_fill(outside, junk).requires_grad_()
+            loss = losses.mgcc(changed, grades, negatives, levels=3, against=against)
+            torch.testing.assert_close(loss, losses.mgcc(s, grades, negatives, levels=3, against=against))
+            loss.sum().backward()
+            assert changed.grad.isfinite().all() and (changed.grad[outside] == 0).all()
 
 
 # Grade constraint
@@ -318,7 +323,7 @@ def texts(seed, dtype, *, rows=5, steps=4, vocabulary=7):
 def test_log_likelihood_is_torchs_cross_entropy(smoothing, dtype):
     logits, tokens, mask = texts(0, dtype)
     assert not mask.all() and mask.any()
-    ours = losses.log_likelihood(logits, tokens, mask, smoothing=smoothing)
+    ours = likelihoods.log_likelihood(logits, tokens, mask, smoothing=smoothing)
     for row in range(len(logits)):
         real = int(mask[row].sum())
         loss = F.cross_entropy(
@@ -332,11 +337,11 @@ def test_log_likelihood_is_a_sum_of_log_probabilities_and_ignores_padding():
     logits, tokens, mask = texts(1, torch.float64)
     chosen = logits.log_softmax(-1).gather(-1, tokens[..., None])[..., 0]
     expected = (chosen * mask).sum(1)
-    torch.testing.assert_close(losses.log_likelihood(logits, tokens, mask), expected)
+    torch.testing.assert_close(likelihoods.log_likelihood(logits, tokens, mask), expected)
     padded = tokens.masked_fill(~mask, -7)  # no token at all
-    torch.testing.assert_close(losses.log_likelihood(logits, padded, mask), expected)
+    torch.testing.assert_close(likelihoods.log_likelihood(logits, padded, mask), expected)
     banned = torch.full_like(logits, -inf).scatter(-1, tokens[..., None], 0.0).requires_grad_()
-    loss = losses.log_likelihood(banned, tokens, mask)
+    loss = likelihoods.log_likelihood(banned, tokens, mask)
     loss.sum().backward()
     assert (loss == 0).all() and banned.grad.isfinite().all()
 
@@ -364,7 +369,7 @@ def trie_steps(seed, dtype, *, docids=30, tokens=10):
 def test_trie_log_likelihood_is_the_softmax_over_children(seed, smoothing, dtype):
     logits, position, token, target = trie_steps(seed, dtype)
     logits = (50 * logits).requires_grad_()  # far apart, so that a naive exponential overflows
-    ours = losses.trie_log_likelihood(logits, position, token, target, smoothing=smoothing)
+    ours = likelihoods.trie_log_likelihood(logits, position, token, target, smoothing=smoothing)
     forced = torch.bincount(position) == 1
     assert forced.any() and not forced.all()
     for step in range(len(target)):
@@ -384,8 +389,8 @@ def test_trie_log_likelihood_does_not_depend_on_the_order_of_children():
     order = torch.randperm(len(token), generator=torch.Generator().manual_seed(0))
     options = {"smoothing": 0.2}
     torch.testing.assert_close(
-        losses.trie_log_likelihood(logits, position[order], token[order], target, **options),
-        losses.trie_log_likelihood(logits, position, token, target, **options),
+        likelihoods.trie_log_likelihood(logits, position[order], token[order], target, **options),
+        likelihoods.trie_log_likelihood(logits, position, token, target, **options),
     )
 
 
@@ -397,7 +402,7 @@ def test_the_trie_normaliser_gives_all_probability_to_docids():
         path = [*trie.tokens(index).tolist(), END]
         nodes = [trie.find(path[:step]) for step in range(len(path))]
         position, token, _ = (torch.from_numpy(each) for each in trie.children(nodes))
-        mass += exp(losses.trie_log_likelihood(table[nodes], position, token, torch.tensor(path)).sum())
+        mass += exp(likelihoods.trie_log_likelihood(table[nodes], position, token, torch.tensor(path)).sum())
     assert isclose(mass, 1, rel_tol=1e-12)
 
 
@@ -405,7 +410,7 @@ def test_a_target_that_is_no_child_is_refused():
     logits, position, token, target = trie_steps(0, torch.float64)
     target[3] = 16
     with pytest.raises(ValueError, match=r"step 3: target 16 .* child"):
-        losses.trie_log_likelihood(logits, position, token, target)
+        likelihoods.trie_log_likelihood(logits, position, token, target)
 
 
 # Losses on likelihoods
@@ -442,6 +447,7 @@ def test_an_impossible_docid_of_another_query_does_no_harm():
     for loss in (
         losses.mle_q(scores, grades, levels=2),
         losses.weighted_ce(scores, grades),
+        losses.listwise(scores, grades),
         losses.lambda_rank(scores, grades),
     ):
         scores.grad = None
@@ -519,7 +525,8 @@ def test_edges_give_numbers_and_finite_gradients(edge, with_negatives, dtype):
         options = {"levels": 3, "penalty": penalty, "constraint": constraint}
         values.append(losses.mgcc(s, grades, negatives, **options))
     values += [losses.mle_q(scores, grades, levels=3), losses.weighted_ce(scores, grades)]
-    values.append(losses.lambda_rank(scores, grades))
+    values += [losses.lambda_rank(scores, grades), losses.listwise(scores, grades)]
+    values.append(losses.mgcc(s, grades, negatives, levels=3, constraint="off", against="lower"))
     with torch.autograd.detect_anomaly(check_nan=True):  # no NaN on the way either
         for value in values:
             assert value.dtype == dtype and value.isfinite().all() and (value >= 0).all()
@@ -546,14 +553,18 @@ def test_empty_batches(queries, rows):
         losses.mgcc(s, grades, grades > 0, levels=2),
         losses.supervised_contrastive(s, grades, grades > 0),
         losses.mle_q(torch.zeros(rows), grades, levels=2),
+        losses.mgcc(s, grades, grades > 0, levels=2, against="lower"),
         losses.weighted_ce(torch.zeros(rows), grades),
+        losses.listwise(torch.zeros(rows), grades),
         losses.lambda_rank(torch.zeros(rows), grades),
     ]
     assert all(torch.equal(loss, torch.zeros(queries)) for loss in per_query)
     assert losses.total(per_query[0], per_query[2], torch.zeros(0)) == 0
     nothing = torch.zeros(0, dtype=torch.long)
-    assert losses.trie_log_likelihood(torch.zeros(0, 5), nothing, nothing, nothing).shape == (0,)
-    assert losses.log_likelihood(torch.zeros(0, 2, 5), torch.zeros(0, 2), torch.ones(0, 2) > 0).shape == (0,)
+    assert likelihoods.trie_log_likelihood(torch.zeros(0, 5), nothing, nothing, nothing).shape == (0,)
+    assert likelihoods.log_likelihood(
+        torch.zeros(0, 2, 5), torch.zeros(0, 2), torch.ones(0, 2) > 0
+    ).shape == (0,)
 
 
 def test_misspelt_switches_and_grades_beyond_the_levels_are_refused():

@@ -19,8 +19,10 @@ from gr2.training.candidates import Candidate, candidates
 from gr2.training.features import prefix_features, term_features
 from gr2.training.judged import TrainingSet, Unencoded
 from gr2.training.learner import Learner, ndcg
-from gr2.training.regression import Judged, RegressionConfig, _loss, fit_offsets
-from gr2.training.selection import choose_weights, select
+from gr2.training.plain_views import PlainViews, Weights, choose_weights
+from gr2.training.regression import RegressionConfig, fit_offsets
+from gr2.training.regression_loss import Judged, loss_of
+from gr2.training.selection import select
 
 DOCNOS = {f"d{i}": i for i in range(12)}
 
@@ -50,24 +52,33 @@ def by_hand(variant, phi, judged):
             total += losses.mle_q(log_p, grades, levels=3)[0]
         elif variant == "CE":
             total += losses.weighted_ce(log_p, grades)[0]
+        elif variant in ("listwise", "soft"):
+            total += losses.listwise(log_p, grades)[0]
         else:
-            switch = {"no-lambda": {"penalty": "uniform"}, "no-max": {"constraint": "off"}}.get(variant, {})
+            switch = {
+                "no-lambda": {"penalty": "uniform"},
+                "no-max": {"constraint": "off"},
+                "decoupled": {"constraint": "off", "against": "lower"},
+            }.get(variant, {})
             total += losses.mgcc(scores[None], grades, grades == 0, levels=3, **switch)[0]
     return total
 
 
-@pytest.mark.parametrize("variant", ["gr2", "no-lambda", "no-max", "MLE", "CE"])
+EACH = ["gr2", "no-lambda", "no-max", "MLE", "CE", "listwise", "decoupled", "soft"]
+
+
+@pytest.mark.parametrize("variant", EACH)
 def test_each_loss_is_the_one_of_its_name(variant):
     _, base, rows = problem()
     judged = Judged.of(rows, DOCNOS)
-    found = _loss(variant, judged.levels)(base, judged.documents, judged.grades)
+    found = loss_of(variant)(base, judged).sum()
     assert float(found) == pytest.approx(float(by_hand(variant, base, rows)), rel=1e-5)
 
 
 def test_lr_is_lambda_rank_alone():
     _, base, rows = problem()
     judged = Judged.of(rows, DOCNOS)
-    found = _loss("LR", judged.levels)(base, judged.documents, judged.grades)
+    found = loss_of("LR")(base, judged).sum()
     assert float(found) == pytest.approx(float(by_hand("LR", base, rows)), rel=1e-4)
 
 
@@ -84,9 +95,7 @@ def test_the_offsets_are_the_minimum(negatives):
     def objective(flat):
         delta = torch.tensor(flat.reshape(12, 5), dtype=torch.float64)
         phi = (base.double() + 3 * vectors.double() @ delta.T).masked_fill(~members, -torch.inf)
-        return float(_loss("gr2", 3)(phi, judged.documents, judged.grades)) + 0.5 * float(
-            delta.square().sum()
-        )
+        return float(loss_of("gr2")(phi, judged).sum() + 0.5 * delta.square().sum())
 
     best = minimize(objective, found.double().numpy().ravel(), method="L-BFGS-B", options={"maxiter": 20})
     assert objective(found.double().numpy().ravel()) <= best.fun + 1e-3
@@ -108,7 +117,7 @@ def test_ndcg_is_that_of_the_measures():
     row = {"d1": 3, "d5": 1, "d7": 2, "gone": 0}
     run = Run.from_dict({"q": {docno: float(scores[i]) for docno, i in DOCNOS.items()}})
     expected = evaluate(run, {"q": row}, ["nDCG@20"], Convention(gain="exponential")).means["nDCG@20"]
-    assert ndcg(scores, row, DOCNOS) == pytest.approx(expected)
+    assert ndcg(scores[None], [row], DOCNOS)[0] == pytest.approx(expected)
 
 
 def setting(recur: bool, queries=40, width=16):
@@ -130,19 +139,26 @@ def setting(recur: bool, queries=40, width=16):
     return plain, TrainingSet([f"text {i}" for i in range(queries)], vectors, judged)
 
 
+def views_of(plain, **kinds):
+    """The parts of a look-ahead, with other vectors by kind."""
+    documents = [Document(docno, text=f"word{i}") for i, docno in enumerate(plain.docnos)]
+    vectors = kinds or {"lead": plain.vectors.rows}
+    return PlainViews(documents, {kind: (rows, None) for kind, rows in vectors.items()}, plain.config)
+
+
 def test_what_carries_over_is_learned_and_nothing_else():
     plain, queries = setting(recur=True)
-    found = select({"lead": plain}, {"train": queries})
+    found = select(views_of(plain), {"train": queries})
     assert found.chosen.learns and found.measured == "train"
     better = Learner(plain).learn(queries, found.chosen)
     places = {docno: i for i, docno in enumerate(plain.docnos)}
     means = []
     for one in (plain, better):
         scores = one.scores(queries.texts, queries.vectors)
-        means.append(np.mean([ndcg(*pair, places) for pair in zip(scores, queries.judged, strict=True)]))
+        means.append(np.mean(ndcg(scores, queries.judged, places)))
     assert means[1] > means[0] + 0.1
     apart, queries = setting(recur=False)
-    one, two = (select({"lead": apart}, {"train": queries}) for _ in range(2))
+    one, two = (select(views_of(apart), {"train": queries}) for _ in range(2))
     assert one.chosen == Candidate()
     assert one == two, "the same seed, the same choice"
 
@@ -172,7 +188,7 @@ def test_offsets_along_features_are_the_minimum(own):
         delta = matrix @ shared + each * members[:, None]
         phi = (base.double() + 3 * vectors.double() @ delta.T).masked_fill(~members, -torch.inf)
         penalty = shared.square().sum() + (each * members[:, None]).square().sum()
-        return _loss("gr2", 3)(phi, judged.documents, judged.grades) + 0.5 * penalty
+        return loss_of("gr2")(phi, judged).sum() + 0.5 * penalty
 
     shared = torch.zeros(4, 5, dtype=torch.float64, requires_grad=True)
     each = torch.zeros(12, 5, dtype=torch.float64, requires_grad=own)
@@ -227,10 +243,10 @@ def test_what_all_queries_have_in_common_is_not_learned():
         scale=20.0,
         config=RegressionConfig(negatives="all"),
     )
-    np.testing.assert_array_equal(found.offsets, expected.numpy())
+    np.testing.assert_array_equal(found.offsets.rows, expected.numpy())
     learned = found.learned_views(queries.vectors)["learned"]
     np.testing.assert_allclose(
-        learned, 20 * (queries.vectors - centre) @ found.offsets.T, rtol=1e-4, atol=1e-4
+        learned, 20 * (queries.vectors - centre) @ found.offsets.rows.T, rtol=1e-4, atol=1e-4
     )
 
 
@@ -241,11 +257,11 @@ def test_dev_is_where_candidates_are_measured_and_may_teach():
     sentences = TrainingSet(
         ["nothing"] * 80, questions.vectors[order], [{f"d{200 + i % 40}": 1} for i in range(80)]
     )
-    found = select({"lead": plain}, {"train": sentences, "dev": questions})
+    found = select(views_of(plain), {"train": sentences, "dev": questions})
     assert found.measured == "dev" and found.chosen.split == "dev" and "from dev" in str(found.chosen)
-    few = select({"lead": plain}, {"train": questions, "dev": questions.only(range(10))})
+    few = select(views_of(plain), {"train": questions, "dev": questions.only(range(10))})
     assert few.measured == "train" and few.chosen.split == "train"
-    alone = select({"lead": plain}, {"dev": questions.only(range(10))})
+    alone = select(views_of(plain), {"dev": questions.only(range(10))})
     assert alone.measured == "dev"
 
 
@@ -266,8 +282,76 @@ def test_only_a_sample_is_encoded():
 
 def test_other_weights_are_taken_only_if_they_are_clearly_better():
     plain, queries = setting(recur=False)
-    wrong = replace(plain, vectors=np.roll(plain.vectors, 1, 0))
-    assert choose_weights({"lead": wrong, "mean": plain}, queries)[0] == "mean"
-    assert choose_weights({"lead": plain, "mean": wrong}, queries)[0] == "lead"
-    same = choose_weights({"lead": plain, "mean": plain}, queries)
-    assert same[:2] == ("lead", 1.0) and len(same[2]) == 4
+    right = plain.vectors.rows
+    wrong = np.roll(right, 1, 0)
+    assert choose_weights(views_of(plain, lead=wrong, mean=right), queries)[0].vectors == "mean"
+    assert choose_weights(views_of(plain, lead=right, mean=wrong), queries)[0].vectors == "lead"
+    same, compared = choose_weights(views_of(plain, lead=right, mean=right), queries)
+    assert same == Weights("lead", 1.0, 1) and len(compared) == 4
+
+
+def test_titles_that_gain_nothing_are_counted_once():
+    """Words mislead here, so half their weight is better; titles add nothing to it."""
+    draw = np.random.default_rng(5)
+    vectors = draw.standard_normal((40, 8)).astype(np.float32)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    documents = [Document(f"d{i:02}", title=f"t{i}", text=f"w{(i + 1) % 40}") for i in range(40)]
+    queries = TrainingSet([f"w{i}" for i in range(40)], vectors, [{f"d{i:02}": 1} for i in range(40)])
+    config = LookAheadConfig(scale=2.5, bm25=BM25Config(language="none"))
+    kinds = {"lead": (vectors, None), "mean": (vectors.copy(), None)}
+    found, compared = choose_weights(PlainViews(documents, kinds, config), queries)
+    assert found == Weights("lead", 0.5, 1) and len(compared) == 8
+
+
+def test_titles_that_prove_nothing_hide_no_better_combination(monkeypatch):
+    """The best mean is of titles counted four times, by noise; another combination is surely better."""
+    draw = np.random.default_rng(0)
+    noise = 0.2 * draw.standard_normal(100)
+    noise -= noise.mean()
+    values = {("mean", 0.5, 4): 0.56 + noise, ("mean", 0.5, 1): 0.545 - noise}
+    values |= {("pieces", 1.0, 1): np.full(100, 0.55)}
+    documents = [Document("a", title="one", text="apple"), Document("b", title="two", text="berry")]
+    rows = np.eye(2, dtype=np.float32)
+    kinds = {kind: (rows + shift, None) for shift, kind in enumerate(("lead", "mean", "pieces"))}
+    views = PlainViews(documents, kinds, LookAheadConfig())
+    queries = TrainingSet(["apple"] * 100, np.tile(rows[:1], (100, 1)), [{"a": 1}] * 100)
+    monkeypatch.setattr(Learner, "ndcg", lambda self, scores, judged: next(found))
+    found = iter([values.get(one, np.full(100, 0.5)) for one in _asked_order(views)])
+    assert choose_weights(views, queries)[0] == Weights("pieces", 1.0, 1)
+
+
+def _asked_order(views):
+    """The combinations in the order in which they are measured."""
+    for kind in views.vectors:
+        for titles in {1, 4}:
+            for words in {views.usual.words, 0.5, 1.0}:
+                yield kind, words, titles
+
+
+def test_titles_count_more_where_queries_ask_for_them():
+    """Each query names the title of its document; another document has the same words in its text."""
+    names = [f"name{i}" for i in range(30)]
+    documents = [Document(f"a{i:02}", title=name, text="common words") for i, name in enumerate(names)]
+    documents += [Document(f"b{i:02}", title="other", text=f"{name} {name}") for i, name in enumerate(names)]
+    queries = TrainingSet(names, np.zeros((30, 2), np.float32), [{f"a{i:02}": 1} for i in range(30)])
+    vectors = {"lead": (np.zeros((60, 2), np.float32), None)}
+    views = PlainViews(documents, vectors, LookAheadConfig(bm25=BM25Config(b=0.0)))
+    found, compared = choose_weights(views, queries)
+    assert found.titles == 4 and {weights.titles for weights, _ in compared} == {1, 4}
+    assert views.at(found).config.bm25.title_weight == 4
+    expected = BM25.index(documents, BM25Config(b=0.0, title_weight=4)).scores(names)
+    np.testing.assert_array_equal(
+        views.at(replace(found, words=1.0)).scores(names, queries.vectors), expected
+    )
+    none = PlainViews([one._replace(title="") for one in documents], vectors, LookAheadConfig())
+    assert {weights.titles for weights, _ in choose_weights(none, queries)[1]} == {1}
+
+
+def test_the_gain_is_expected_over_both_kinds_of_folds():
+    plain, queries = setting(recur=True)
+    rows = select(views_of(plain), {"train": queries}).rows
+    nothing = rows[0]
+    assert not nothing.candidate.learns and any(row.gain for row in rows)
+    for row in rows:
+        mixed = 0.75 * (row.random - nothing.random) + 0.25 * (row.disjoint - nothing.disjoint)
+        assert row.gain == pytest.approx(mixed, abs=1e-9)

@@ -139,7 +139,7 @@ def test_every_recipe_trains_and_they_differ(backbone, tmp_path, name):
     _, model, objective, batches, config = tiny.prepared(backbone, name, steps=2)
     (progress,) = tiny.trained(model.network, objective, batches, config, tmp_path)
     assert all(np.isfinite(value) for value in progress.parts.values())
-    assert ("mgcc" in progress.parts) == (name in ("gr2", "no-fusion", "no-lambda", "no-max"))
+    assert ("mgcc" in progress.parts) == (name in ("gr2", "no-fusion", "no-lambda", "no-max", "decoupled"))
 
 
 def test_a_frozen_encoder_does_not_move(backbone, tmp_path):

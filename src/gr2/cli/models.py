@@ -41,7 +41,7 @@ def register(chosen: str = PRESET) -> None:
         Args:
             name: The collection: a folder, `pydocs`, or `ir:ID`.
             out: The model folder to write, with report.html; unfinished work is kept in OUT.training.
-            preset: Where the defaults come from: default, fast, decoder or paper.
+            preset: Where the defaults come from: default, fast, residual, decoder or paper.
             config: The settings of docids, training and search.
             budget: How long the training of a decoder may take, such as 90s, 30m or 1h30m: the number of
                 steps and how much of each document is encoded are then planned. Empty: the settings as they
@@ -86,7 +86,7 @@ def register(chosen: str = PRESET) -> None:
             name: The collection: a folder, `pydocs`, or `ir:ID`. Its split `train` is learned from.
             docids: What `gr2 docids build` wrote for this collection.
             out: The folder to write; checkpoints and metrics.jsonl are kept in OUT.training.
-            preset: Where the defaults come from: default, fast, decoder or paper.
+            preset: Where the defaults come from: default, fast, residual, decoder or paper.
             backbone: gr2-mini, or folder or hub name of a T5, BART or encoder checkpoint.
             config: The settings of the training; `gr2 variants` lists the variants.
             pseudo_queries: A TSV file of `docno query` lines: generated queries of documents.

@@ -19,10 +19,10 @@ from gr2.evaluate.leaks import Leaks, seen_and_unseen
 from gr2.evaluate.measures import Convention, Evaluation, evaluate, without_pairs
 from gr2.evaluate.significance import compare
 from gr2.experiments.trial import Trial
-from gr2.model.backbone import identity, is_own, makes_vectors
+from gr2.model.backbone import identity, is_own, is_static, makes_vectors
 from gr2.model.config import VectorConfig
 from gr2.model.document_vectors import keep_vectors, vectors_path
-from gr2.model.encoder import Encoder
+from gr2.model.text_encoder import load_encoder
 from gr2.systems import SYSTEMS
 from gr2.systems.baselines import DENSE, DEPTH, baselines
 from gr2.systems.dense import Dense
@@ -98,13 +98,13 @@ def kept_dense_run(
     saved for the node prior of trials in the same folder. With `lead`, only the leading tokens are encoded.
     """
     how = VectorConfig.leading(lead)
-    own = identity(backbone) if is_own(backbone) else Path(backbone).name
+    own = identity(backbone) if is_own(backbone) or is_static(backbone) else Path(backbone).name
     start = f"dense.{own.replace(' ', '.')}.{collection.fingerprint[:12]}"
     start += f".{lead}" if lead else ""
     splits = (set(collection.qrels) - {"train"}) | {split}
     kept = {one: out / f"{start}{'' if one == 'test' else f'.{one}'}.trec" for one in splits}
     if not kept[split].exists():
-        index = Dense.index(collection.documents, Encoder.load(backbone), how)
+        index = Dense.index(collection.documents, load_encoder(backbone), how)
         docnos = sorted(document.docno for document in collection.documents)
         keep_vectors(index.vectors, docnos, vectors_path(collection, str(backbone), out, how))
         for one, path in kept.items():

@@ -19,13 +19,15 @@ from torch import Tensor, nn
 
 from gr2.docids.docids import Tokenise
 from gr2.model.quantised_io import Storage, load_weights, save_weights
-from gr2.store import MANIFEST, atomic_folder, verify, write_json, write_text
+from gr2.store import MANIFEST, atomic_folder, sha256, verify, write_json, write_text
 
 START, END, FIRST = 0, 1, 2
 """The decoder's own vocabulary: 0 is start and padding, 1 is end, docid tokens begin at 2."""
 Family = Literal["t5", "bart", "encoder"]
 FORMAT = 1
 OWN = "backbone.json"
+STATIC = "model2vec"
+"""The model type of a static encoder, a table of token embeddings; see `static_encoder.py`."""
 EMBEDDED = Path(__file__).parent / "backbones"
 """Backbones that come with the package, by name."""
 
@@ -65,6 +67,7 @@ class Parts:
 
 def parts_of(backbone: str | Path, fresh: FreshDecoder) -> Parts:
     """Load a checkpoint; fresh parts are initialised with torch's current random state."""
+    _check_layers(backbone)
     backbone = located(backbone)
     if is_own(backbone):
         return _from_own(Path(backbone))
@@ -77,6 +80,8 @@ def parts_of(backbone: str | Path, fresh: FreshDecoder) -> Parts:
 def makes_vectors(backbone: str | Path) -> bool:
     """Whether the mean of its encoder's states is a usable text vector; that of T5 and BART is not."""
     backbone = located(backbone)
+    if is_static(backbone):
+        return True
     if is_own(backbone):
         content = json.loads((Path(backbone) / OWN).read_text(encoding="utf-8"))
         return bool(content["family"] == "encoder")
@@ -85,6 +90,7 @@ def makes_vectors(backbone: str | Path) -> bool:
 
 def tokenizer_of(backbone: str | Path) -> Any:
     """The tokenizer of a checkpoint."""
+    _check_layers(backbone)
     backbone = located(backbone)
     place = Path(backbone) / "tokenizer" if is_own(backbone) else backbone
     return transformers().AutoTokenizer.from_pretrained(place)
@@ -113,16 +119,40 @@ def located(backbone: str | Path) -> str | Path:
 
 
 def identity(backbone: str | Path) -> str:
-    """A name that identifies a backbone: one of our own by its content, any other by its name."""
-    if not is_own(backbone):
+    """A name that identifies a backbone: one of our own and a static one by content, any other by name."""
+    if is_static(backbone):
+        files = sorted(path for path in Path(backbone).iterdir() if path.suffix in (".json", ".safetensors"))
+        content = "".join(f"{path.name} {sha256(path)} " for path in files).encode()
+    elif is_own(backbone):
+        content = (Path(located(backbone)) / MANIFEST).read_bytes()
+    else:
         return str(backbone)
-    manifest = (Path(located(backbone)) / MANIFEST).read_bytes()
-    return f"{Path(backbone).name} {hashlib.sha256(manifest).hexdigest()[:12]}"
+    return f"{Path(backbone).name} {hashlib.sha256(content).hexdigest()[:12]}"
 
 
 def is_own(backbone: str | Path) -> bool:
     """Whether it is a folder that `save_backbone` wrote."""
     return (Path(located(backbone)) / OWN).is_file()
+
+
+def is_static(backbone: str | Path) -> bool:
+    """Whether it is a folder of a static encoder, which makes vectors but has no layers to train."""
+    config = Path(backbone) / "config.json"
+    if not config.is_file():
+        return False
+    try:
+        content = json.loads(config.read_text(encoding="utf-8"))
+    except ValueError:
+        return False
+    return isinstance(content, dict) and content.get("model_type") == STATIC
+
+
+def _check_layers(backbone: str | Path) -> None:
+    if is_static(backbone):
+        raise ValueError(
+            f"{backbone}: is a static encoder, which has no layers and cannot be the backbone of a model; "
+            "look-ahead can use its vectors (--look-ahead.encoder)"
+        )
 
 
 def save_backbone(

@@ -12,6 +12,8 @@ BACKBONE = "gr2-mini"
 """The backbone that comes with the package, and the default everywhere."""
 Normaliser = Literal["vocabulary", "trie"]
 """What a token's probability is normalised over: all docid tokens (the paper), or the node's children."""
+VectorStorage = Literal["fp32", "int8", "pq"]
+"""How look-ahead stores vectors: 32 bits per dimension, 8 bits, or product-quantised, 1 bit per dimension."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,6 +93,17 @@ class LookAheadConfig:
     """Training queries that the memory consults."""
     temperature: float = 0.05
     """Of the softmax over the cosines to these training queries."""
+    residual: float = 0.0
+    """Weight of sim(f_q, f_id), which the decoder adds to φ; 0 leaves the decoder out."""
+
+    def __post_init__(self) -> None:
+        """Check the ranges."""
+        if min(self.scale, self.words, self.memory, self.residual) < 0:
+            raise ValueError(f"expected scale, words, memory and residual of at least 0, not {self}")
+        if self.neighbours < 1 or self.temperature <= 0:
+            raise ValueError(f"expected neighbours of at least 1 and a temperature above 0, not {self}")
+        if self.gate is not None and not self.gate[0] < self.gate[1]:
+            raise ValueError(f"expected a gate whose first number is below the second, not {self.gate}")
 
 
 @dataclass(frozen=True, kw_only=True)

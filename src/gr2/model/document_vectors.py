@@ -20,7 +20,9 @@ from safetensors.numpy import load_file, save_file
 from gr2.data.collection import Collection, Document
 from gr2.model.backbone import identity
 from gr2.model.config import VectorConfig
-from gr2.model.encoder import Encoder, Vectors
+from gr2.model.encoder import Vectors
+from gr2.model.text_encoder import TextEncoder, load_encoder
+from gr2.model.vector_storage import FullVectors, Stored
 from gr2.store import atomic_file
 from gr2.text import pieces as pieces_of_text
 
@@ -34,7 +36,7 @@ DECIMALS = 6  # of a score; further digits depend on how a matrix product is spl
 class Pieces:
     """The vectors of documents' pieces; every document has at least one, which may be zero."""
 
-    parts: Vectors
+    parts: Stored
     """[P, W] document by document."""
     starts: NDArray[np.int64]
     """[N + 1] index of the first piece of each document, then P."""
@@ -53,7 +55,7 @@ class Pieces:
         for a in range(0, count, block):
             b = min(a + block, count)
             first, last = self.starts[a], self.starts[b]
-            each = queries @ self.parts[first:last].T
+            each = self.parts.dot(queries, slice(first, last))
             found[:, a:b] = np.maximum.reduceat(each, self.starts[a:b] - first, axis=1)
         return found
 
@@ -87,35 +89,37 @@ class DocumentVectors:
         none = np.zeros(rows.shape[1], np.float32)
         return np.stack([rows[place[docno]] if docno in place else none for docno in docnos])
 
-    def pieces_of(self, docnos: Sequence[str]) -> Pieces:
-        """The pieces of these documents."""
+    def pieces_of(self, docnos: Sequence[str]) -> tuple[Vectors, NDArray[np.int64]]:
+        """The vectors of these documents' pieces, and the index of each document's first, then the total."""
         place = {docno: row for row, docno in enumerate(self.docnos)}
         none = np.zeros((1, self.parts.shape[1]), np.float32)
         rows = [
             self.parts[self.starts[place[docno]] : self.starts[place[docno] + 1]] if docno in place else none
             for docno in docnos
         ]
-        return Pieces(np.concatenate(rows), np.cumsum([0, *map(len, rows)]), self.config.mix)
+        return np.concatenate(rows), np.cumsum([0, *map(len, rows)])
 
     def scores(self, queries: Vectors, block: int = 4096) -> Vectors:
         """The score of every document for each query [Q, W] → [Q, N], a block of documents at a time."""
         scores = queries @ self.means.T
         if len(self.parts):
             mix = self.config.mix
-            scores = mix * scores + (1 - mix) * Pieces(self.parts, self.starts, mix).best(queries, block)
+            scores = mix * scores + (1 - mix) * Pieces(FullVectors(self.parts), self.starts, mix).best(
+                queries, block
+            )
         return scores.round(DECIMALS)
 
 
 def encode_documents(
     documents: Iterable[Document],
-    encoder: Encoder,
+    encoder: TextEncoder,
     config: VectorConfig | None = None,
     *,
     progress: bool = False,
 ) -> DocumentVectors:
     """Encode title and text of each document that has at least one word."""
     config = config or VectorConfig()
-    found = {document.docno: _texts(document, config) for document in documents if document.contents.split()}
+    found = {one.docno: encoded_texts(one, config) for one in documents if one.contents.split()}
     if not found:
         raise ValueError("dense search needs at least one document with a word in it")
     docnos = sorted(found, reverse=True)
@@ -143,7 +147,7 @@ def document_vectors(
     """
     path = vectors_path(collection, backbone, folder, config)
     if not path.exists():
-        encoder = Encoder.load(backbone)
+        encoder = load_encoder(backbone)
         keep_vectors(encode_documents(collection.documents, encoder, config, progress=progress), docnos, path)
     return load_file(path)["vectors"]
 
@@ -168,7 +172,7 @@ def vectors_by_kind(
         return {"lead": (means, None)}
     if "parts" not in stored:  # written by an earlier version
         return {"mean": (means, None)}
-    pieces = Pieces(stored["parts"], stored["starts"], config.mix)
+    pieces = Pieces(FullVectors(stored["parts"]), stored["starts"], config.mix)
     return {"lead": (stored["leads"], None), "mean": (means, None), "pieces": (means, pieces)}
 
 
@@ -187,13 +191,13 @@ def keep_vectors(vectors: DocumentVectors, docnos: Sequence[str], path: Path) ->
     """Save the vectors of these documents; the file is written completely or not at all."""
     found: dict[str, NDArray[np.generic]] = {"vectors": vectors.of(docnos)}
     if vectors.config.pieces:
-        pieces = vectors.pieces_of(docnos)
-        found |= {"leads": vectors.of(docnos, "lead"), "parts": pieces.parts, "starts": pieces.starts}
+        parts, starts = vectors.pieces_of(docnos)
+        found |= {"leads": vectors.of(docnos, "lead"), "parts": parts, "starts": starts}
     with atomic_file(path) as temporary:
         save_file(found, temporary)
 
 
-def _texts(document: Document, config: VectorConfig) -> tuple[str, list[str]]:
+def encoded_texts(document: Document, config: VectorConfig) -> tuple[str, list[str]]:
     """The leading text of a document, and its pieces (at least one if wanted), each with the title."""
     lead = " ".join(document.contents.split()[: config.max_tokens])
     if not config.pieces:

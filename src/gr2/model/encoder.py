@@ -59,7 +59,7 @@ class Encoder:
 
     @torch.inference_mode()
     def encode(
-        self, texts: Sequence[str], *, batch: int = 64, max_tokens: int = QUERY_TOKENS, progress: bool = False
+        self, texts: Sequence[str], *, batch: int = 16, max_tokens: int = QUERY_TOKENS, progress: bool = False
     ) -> Vectors:
         """Texts → unit vectors [N, width], in the order of the texts; equal texts are encoded once.
 

@@ -26,6 +26,7 @@ from gr2.model.config import GR2Config, NetworkConfig, SearchConfig
 from gr2.model.device import device_of
 from gr2.model.encoder import Encoder
 from gr2.model.look_ahead import LookAhead
+from gr2.model.look_ahead_io import load_look_ahead, save_look_ahead
 from gr2.model.network import END, FIRST, Network
 from gr2.model.query_encoder import QueryEncoder, WordEncoder
 from gr2.model.searcher import Result, Searcher
@@ -90,6 +91,8 @@ class GR2:
     @cached_property
     def query_encoder(self) -> QueryEncoder:
         """What turns queries into vectors for look-ahead."""
+        if self.look_ahead is not None and self.look_ahead.encoder is not None:
+            return self.look_ahead.encoder
         if self.look_ahead is None or self.look_ahead.word_map is None:
             return Encoder(str(self.provenance.get("backbone", "")), self.network.encoder, self.tokenizer)
         table = self.network.encoder.get_input_embeddings().weight.detach().cpu().numpy()
@@ -137,7 +140,7 @@ class GR2:
             self.docids.save(temporary / "docids")
             self.trie.save(temporary / "trie")
             if self.look_ahead is not None:
-                self.look_ahead.save(temporary / "look_ahead")
+                save_look_ahead(self.look_ahead, temporary / "look_ahead")
             content = {"format": FORMAT, "family": self.network.family, "config": asdict(self.config)}
             provenance = {**self.provenance, "gr2": version("gr2")}
             write_json(temporary / "config.json", content | {"provenance": provenance})
@@ -187,7 +190,7 @@ class GR2:
         model = cls(network, tokenizer, docids, config, content["provenance"])
         model.trie = Trie.load(folder / "trie")  # otherwise it would be built from the docids on first use
         if (folder / "look_ahead").is_dir():
-            model.look_ahead = LookAhead.load(folder / "look_ahead")
+            model.look_ahead = load_look_ahead(folder / "look_ahead")
         return model
 
 

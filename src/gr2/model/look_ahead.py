@@ -3,30 +3,34 @@
 φ(q, d) = s·⟨q̂, v_d⟩ + w·BM25(q, d) + g(q)·(s·⟨q̂ − q̄, δ_d⟩ + η·m(q, d)): vectors, words, learned offsets δ
 of the documents, and the memory m of judged training queries. The gate g trusts what was learned near the
 queries it was learned from. Without judgements, the first two views are a hybrid search. Offsets
-come from `training/regression.py`. paper: not in it; the field's word is planning ahead (PAG, SIGIR 2024).
+come from `training/regression.py`, `vector_storage.py` stores all vectors, and `look_ahead_io.py` is the
+folder. paper: not in it; the field's word is planning ahead (PAG, SIGIR 2024).
 
 Shapes: Q queries, N documents, T training queries, W width.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass, replace
+from numbers import Integral
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors.numpy import load_file, save_file
 from scipy import sparse
 
-from gr2.bm25 import BM25, BM25Config
+from gr2.bm25 import BM25
 from gr2.data.collection import Document
-from gr2.model.config import LookAheadConfig
+from gr2.model.bounded_search import Places, Similarity, best_places, best_with_residual
+from gr2.model.config import LookAheadConfig, VectorStorage
 from gr2.model.document_vectors import Pieces
 from gr2.model.query_encoder import WordMap
-from gr2.store import atomic_folder, verify, write_json
+from gr2.model.static_encoder import StaticEncoder
+from gr2.model.vector_storage import FullVectors, Stored, stored_as
 
 Floats = NDArray[np.float32]
 Ranking = tuple[tuple[int, ...], tuple[float, ...], tuple[dict[str, float], ...]]
 """Places of documents, their log-probabilities, and the contributions of views to each."""
+Judgement = int | float
+"""A grade, which is an integer, or a teacher's weight, which is a float in (0, 1]."""
 DECIMALS = 4  # of φ; further digits depend on how a matrix product is split into blocks
 FLOOR = 1e-3
 """What a document without any memory counts as, in the logarithm."""
@@ -39,19 +43,21 @@ class Memory:
     queries: Floats
     """[T, W] unit vectors."""
     gains: sparse.csr_matrix
-    """[T, N] (2^g − 1) of each judged document, divided by the query's largest."""
+    """[T, N] the gain of each judged document, divided by the query's largest."""
 
     @classmethod
-    def of(cls, queries: Floats, judged: Sequence[Mapping[str, int]], docnos: Mapping[str, int]) -> "Memory":
+    def of(
+        cls, queries: Floats, judged: Sequence[Mapping[str, Judgement]], docnos: Mapping[str, int]
+    ) -> "Memory":
         """The memory of judgements (docno → grade) by training query; `docnos` has the documents' places."""
         rows, columns, values = [], [], []
         for row, grades in enumerate(judged):
-            known = {docno: 2.0**g - 1 for docno, g in grades.items() if g > 0 and docno in docnos}
+            known = {docno: gain(g) for docno, g in grades.items() if g > 0 and docno in docnos}
             top = max(known.values(), default=1.0)
-            for docno, gain in sorted(known.items()):
+            for docno, value in sorted(known.items()):
                 rows.append(row)
                 columns.append(docnos[docno])
-                values.append(gain / top)
+                values.append(value / top)
         shape = (len(judged), len(docnos))
         return cls(queries, sparse.csr_matrix((values, (rows, columns)), shape=shape, dtype=np.float32))
 
@@ -85,19 +91,21 @@ class LookAhead:
 
     config: LookAheadConfig
     docnos: tuple[str, ...]
-    vectors: Floats
+    vectors: Stored
     """[N, W] unit vectors of the documents."""
     pieces: Pieces | None = None
     """The vectors of their pieces, of which the best counts too."""
     bm25: BM25 | None = None
     """Over the same documents in the same order."""
-    offsets: Floats | None = None
+    offsets: Stored | None = None
     """[N, W] δ, learned."""
     memory: Memory | None = None
     centre: Floats | None = None
     """[W] q̄, the mean of the queries that the offsets were learned from; None is zero."""
     word_map: WordMap | None = None
     """How queries become vectors if the backbone is no text encoder."""
+    encoder: StaticEncoder | None = None
+    """What encoded the documents and encodes queries, if it is not the backbone."""
 
     @classmethod
     def build(
@@ -107,18 +115,18 @@ class LookAhead:
         config: LookAheadConfig | None = None,
         *,
         pieces: Pieces | None = None,
+        bm25: BM25 | None = None,
         word_map: WordMap | None = None,
     ) -> "LookAhead":
-        """φ with nothing learned, for documents and their vectors in the same order."""
-        config = config or LookAheadConfig()
-        bm25 = BM25.index(documents, config.bm25) if config.words else None
-        docnos = tuple(document.docno for document in documents)
-        return cls(config, docnos, vectors, pieces, bm25, word_map=word_map)
+        """φ with nothing learned, for documents, their vectors and their BM25 index in the same order.
 
-    def unlearned(self, config: LookAheadConfig | None = None) -> "LookAhead":
-        """φ without what was learned from judgements, with the usual weights or these."""
-        config = config or LookAheadConfig(bm25=self.config.bm25)
-        return replace(self, config=config, offsets=None, centre=None, memory=None)
+        Without an index, the documents are indexed if words count.
+        """
+        config = config or LookAheadConfig()
+        if bm25 is None and config.words:
+            bm25 = BM25.index(documents, config.bm25)
+        docnos = tuple(document.docno for document in documents)
+        return cls(config, docnos, FullVectors(vectors), pieces, bm25, word_map=word_map)
 
     def views(self, texts: Sequence[str], queries: Floats) -> dict[str, Floats]:
         """What each view contributes to φ, by name [Q, N]; their sum is φ.
@@ -136,7 +144,7 @@ class LookAhead:
 
     def cosines(self, queries: Floats) -> Floats:
         """⟨q̂, v_d⟩, or its mix with the best piece of each document [Q, N]."""
-        found: Floats = queries @ self.vectors.T
+        found = self.vectors.dot(queries)
         if self.pieces is None:
             return found
         mixed: Floats = self.pieces.mix * found + (1 - self.pieces.mix) * self.pieces.best(queries)
@@ -147,7 +155,7 @@ class LookAhead:
         config, found = self.config, dict[str, Floats]()
         trust = self.trust(queries)[:, None]
         if self.offsets is not None:
-            found["learned"] = trust * (config.scale * (self.centred(queries) @ self.offsets.T))
+            found["learned"] = trust * (config.scale * self.offsets.dot(self.centred(queries)))
         if self.memory is not None and config.memory:
             known = self.memory.scores(queries, config.neighbours, config.temperature)
             found["memory"] = trust * (config.memory * known)
@@ -164,6 +172,7 @@ class LookAhead:
         queries: Floats,
         ks: Sequence[int],
         allowed: Sequence[Sequence[int] | None],
+        similarities: Sequence[Similarity] | None = None,
     ) -> list[Ranking]:
         """The k best documents of each query, by φ; ties are broken as in every run.
 
@@ -172,10 +181,11 @@ class LookAhead:
             queries: [Q, W] their unit vectors.
             ks: the number of documents wanted for each.
             allowed: the places of the documents allowed for each; None allows all.
+            similarities: for each query, what the decoder adds to φ, before its weight; None adds nothing.
 
         Returns:
             For each query: places, log P(d ∣ q) = φ − logsumexp φ over all documents, and what each view
-            contributed to φ.
+            contributed to φ. The decoder's part is added to both, but is not in the normaliser.
         """
         views = self.views(texts, queries)
         total: Floats = np.round(np.sum(list(views.values()), axis=0, dtype=np.float32), DECIMALS)
@@ -184,15 +194,16 @@ class LookAhead:
             if not queries[row].any() and not total[row].any():
                 found.append(((), (), ()))
                 continue
-            if some is None:
-                places = best_places(total[row], k)
+            part = {name: view[row] for name, view in views.items()}
+            if similarities is not None:
+                weight = self.config.residual
+                places, near = best_with_residual(total[row], k, weight, similarities[row], some)
+                added = np.float32(weight) * near
             else:
-                places = np.asarray(some)[best_places(total[row][list(some)], k)]
-            peak = total[row].max()
-            mass = peak + np.log(np.exp(total[row] - peak, dtype=np.float64).sum())
-            scores = (total[row][places] - mass).tolist()
-            parts = [{name: float(view[row, place]) for name, view in views.items()} for place in places]
-            found.append((tuple(places.tolist()), tuple(scores), tuple(parts)))
+                known = np.arange(len(total[row])) if some is None else np.asarray(some, np.int64)
+                places = known[best_places(total[row][known], k)]
+                added = np.zeros(len(places), np.float32)
+            found.append(_ranking(total[row], part, places, added))
         return found
 
     def centred(self, queries: Floats) -> Floats:
@@ -207,80 +218,52 @@ class LookAhead:
         trust: Floats = np.clip((self.memory.nearness(queries) - low) / (high - low), 0, 1).astype(np.float32)
         return trust
 
+    def stored(self, storage: VectorStorage, parts: int | None = None) -> "LookAhead":
+        """The same with its vectors and offsets in a storage, once all is learned.
+
+        Product quantisation is for the vectors of documents and pieces; offsets then have 8 bits.
+
+        Args:
+            storage: 32 bits, 8 bits or product-quantised.
+            parts: bytes of a product-quantised vector; None is one per 8 dimensions.
+        """
+        pieces, offsets = self.pieces, self.offsets
+        if pieces is not None:
+            pieces = replace(pieces, parts=stored_as(pieces.parts, storage, parts))
+        if offsets is not None:
+            offsets = stored_as(offsets, "int8" if storage == "pq" else storage)
+        vectors = stored_as(self.vectors, storage, parts)
+        return replace(self, vectors=vectors, pieces=pieces, offsets=offsets)
+
     def with_config(self, config: LookAheadConfig) -> "LookAhead":
         """The same views, weighted differently."""
         return replace(self, config=config)
 
     @property
     def nbytes(self) -> dict[str, int]:
-        """The size of each view in bytes."""
+        """The size of each view in bytes, and of the static encoder if there is one."""
         found = {"vectors": self.vectors.nbytes + (0 if self.pieces is None else self.pieces.nbytes)}
         found |= {} if self.bm25 is None else {"words": self.bm25.nbytes}
         found |= {} if self.offsets is None else {"learned": self.offsets.nbytes}
         found |= {} if self.memory is None else {"memory": self.memory.nbytes}
+        found |= {} if self.encoder is None else {"static encoder": self.encoder.nbytes}
         return found
 
-    def save(self, folder: Path) -> None:
-        """Write everything as a folder with a manifest."""
-        arrays: dict[str, NDArray[np.generic]] = {"vectors": np.ascontiguousarray(self.vectors)}
-        if self.pieces is not None:
-            arrays |= {"parts": self.pieces.parts, "starts": self.pieces.starts}
-        if self.offsets is not None:
-            arrays["offsets"] = np.ascontiguousarray(self.offsets)
-        if self.centre is not None:
-            arrays["centre"] = np.ascontiguousarray(self.centre)
-        if self.word_map is not None:
-            arrays |= {"map.centre": self.word_map.centre, "map.turn": self.word_map.turn}
-        if self.memory is not None:
-            gains = self.memory.gains
-            arrays |= {"queries": self.memory.queries, "gains.data": gains.data}
-            arrays |= {"gains.indices": gains.indices, "gains.indptr": gains.indptr}
-        with atomic_folder(folder) as temporary:
-            save_file(arrays, temporary / "look_ahead.safetensors")
-            write_json(
-                temporary / "look_ahead.json",
-                {
-                    "config": asdict(self.config),
-                    "docnos": list(self.docnos),
-                    "mix": None if self.pieces is None else self.pieces.mix,
-                },
-            )
-            if self.bm25 is not None:
-                self.bm25.save(temporary / "bm25")
 
-    @classmethod
-    def load(cls, folder: Path) -> "LookAhead":
-        """Read what `save` wrote; a changed byte is refused."""
-        import orjson
-
-        verify(folder)
-        content = orjson.loads((folder / "look_ahead.json").read_bytes())
-        stored, arrays = content["config"], load_file(folder / "look_ahead.safetensors")
-        gate = None if stored["gate"] is None else tuple(stored["gate"])
-        config = LookAheadConfig(**{**stored, "bm25": BM25Config(**stored["bm25"]), "gate": gate})
-        memory = None
-        if "queries" in arrays:
-            parts = (arrays["gains.data"], arrays["gains.indices"], arrays["gains.indptr"])
-            shape = (len(arrays["queries"]), len(content["docnos"]))
-            memory = Memory(arrays["queries"], sparse.csr_matrix(parts, shape=shape))
-        bm25 = BM25.load(folder / "bm25") if (folder / "bm25").exists() else None
-        mix = content.get("mix")
-        pieces = None if mix is None else Pieces(arrays["parts"], arrays["starts"], mix)
-        learned = {name: arrays.get(name) for name in ("offsets", "centre")}
-        mapped = WordMap(arrays["map.centre"], arrays["map.turn"]) if "map.turn" in arrays else None
-        docnos = tuple(content["docnos"])
-        return cls(config, docnos, arrays["vectors"], pieces, bm25, memory=memory, word_map=mapped, **learned)
+def _ranking(total: Floats, views: Mapping[str, Floats], places: Places, added: Floats) -> Ranking:
+    """Places, log-probabilities and contributions: φ of all documents [N], and what is added to the best."""
+    peak = total.max()
+    mass = peak + np.log(np.exp(total - peak, dtype=np.float64).sum())
+    parts = [{name: float(view[place]) for name, view in views.items()} for place in places]
+    if added.any():
+        parts = [each | {"decoder": float(more)} for each, more in zip(parts, added, strict=True)]
+    return tuple(places.tolist()), tuple((total[places] + added - mass).tolist()), tuple(parts)
 
 
-def best_places(scores: Floats, k: int) -> NDArray[np.int64]:
-    """The places of the k highest scores, best first; of equal scores the later place is first.
+def gain(judgement: Judgement) -> float:
+    """2^g − 1 of a grade; a teacher's weight is a gain already.
 
-    Places follow docnos, so that is the tie rule of runs.
-
-    >>> best_places(np.array([1.0, 3.0, 2.0, 3.0], np.float32), 3).tolist()
-    [3, 1, 2]
+    >>> gain(2), gain(0.5)
+    (3.0, 0.5)
     """
-    found = np.arange(len(scores))
-    if len(scores) > k:
-        found = np.flatnonzero(scores >= np.partition(scores, -k)[-k])
-    return found[np.lexsort((-found, -scores[found]))][:k]
+    return 2.0**judgement - 1 if isinstance(judgement, Integral) else float(judgement)

@@ -9,6 +9,7 @@ thread-safe.
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -19,7 +20,9 @@ from gr2.data.runs import Run
 from gr2.decode import Ranked, beam, exact
 from gr2.docids.docids import Docids
 from gr2.docids.trie import Trie
+from gr2.model.bounded_search import Floats, Places, Similarity
 from gr2.model.config import GR2Config, SearchConfig
+from gr2.model.docid_reader import DocidReader
 from gr2.model.encoder import QUERY_TOKENS
 from gr2.model.look_ahead import LookAhead
 from gr2.model.network import Network
@@ -47,6 +50,10 @@ class Searchable(Protocol):
     @property
     def trie(self) -> Trie:
         """The prefix tree of all docids."""
+
+    @property
+    def tokens(self) -> list[list[int]]:
+        """Each docid in the decoder's own vocabulary."""
 
     def read(self, texts: Sequence[str]) -> list[list[int]]:
         """Texts → source tokens, truncated to the model's limit."""
@@ -93,6 +100,7 @@ class Searcher:
     def __init__(self, model: Searchable, config: SearchConfig | None = None) -> None:
         """Search `model` with the settings of `config`."""
         self.model, self.config = model, config or SearchConfig()
+        self._reader: DocidReader | None = None
 
     def search(self, query: str, k: int = 10, *, allowed: Iterable[str] | None = None) -> list[Result]:
         """The k best documents of a query, best first; `allowed` restricts them to these docnos."""
@@ -156,7 +164,7 @@ class Searcher:
         return found
 
     def _look_ahead(self, look_ahead: LookAhead, requests: Sequence[SearchRequest]) -> list[SearchResult]:
-        """Rank by φ: P(docid ∣ q) is its softmax over all documents, so the ranking is exact."""
+        """Rank by φ, and what the decoder adds if it is a residual: exact, as if every document was read."""
         found: list[SearchResult] = []
         for start in range(0, len(requests), self.config.batch):
             some = requests[start : start + self.config.batch]
@@ -166,11 +174,32 @@ class Searcher:
                 self.model.query_encoder.encode(texts),
                 [request.k for request in some],
                 [request.allowed for request in some],
+                self._similarities(texts) if look_ahead.config.residual else None,
             )
             for text, (docids, scores, views) in zip(texts, ranked, strict=True):
-                cut = len(text) > QUERY_TOKENS and self._tokens(text) > QUERY_TOKENS
+                cut = len(text) > QUERY_TOKENS and self._query_tokens(look_ahead, text) > QUERY_TOKENS
                 found.append(SearchResult(docids, scores, proven=True, truncated=cut, views=views))
         return found
+
+    def _similarities(self, texts: Sequence[str]) -> list[Similarity]:
+        """For each query, what the decoder says of documents: sim(f_q, f_id) by one teacher-forced pass."""
+        network = self.model.network
+        ids, mask = padded(self.model.read(texts), device=network.device)
+        states = network.encode(ids, mask) if ids.numel() else None
+        if self._reader is None:
+            self._reader = DocidReader(self.model.tokens, network.device)
+        reader = self._reader
+
+        def similarity(row: int, places: Places) -> Floats:
+            if states is None or not bool(mask[row].any()):
+                return np.zeros(len(places), np.float32)
+            own = slice(row, row + 1)
+            docids = torch.from_numpy(places).to(network.device)
+            found = reader.similarities(network, states[own], mask[own], torch.zeros_like(docids), docids)
+            near: Floats = found.clamp(0.0, 1.0).cpu().numpy()
+            return near
+
+        return [partial(similarity, row) for row in range(len(texts))]
 
     def _decode(self, rows: list[list[int]], beams: int, k: int, allowed: Sequence[int] | None) -> Ranked:
         network, config = self.model.network, self.config
@@ -224,6 +253,10 @@ class Searcher:
     def _is_cut(self, text: str, row: list[int]) -> bool:
         most = self.model.config.max_tokens
         return len(row) >= most and self._tokens(text) > most
+
+    def _query_tokens(self, look_ahead: LookAhead, text: str) -> int:
+        static = look_ahead.encoder
+        return self._tokens(text) if static is None else len(static.read([text])[0])
 
     def _tokens(self, text: str) -> int:
         return len(self.model.tokenizer(text)["input_ids"])

@@ -86,23 +86,24 @@ def look_ahead_section(facts: Mapping[str, Any], sizes: Mapping[str, int]) -> Se
     parts: list[Part] = [
         "Every document is scored before its docid is written: by words (BM25), by the vectors of query and "
         "document, and by what was learned from judgements. Cross-validation chooses what is learned. "
-        f"Chosen here: {facts['chosen']}.",
+        f"Chosen here: {facts.get('weights', 'the usual weights')}; learned: {facts['chosen']}.",
     ]
     rows = sorted(facts.get("rows", ()), key=lambda row: -row["gain"])[:CANDIDATES]
     if rows:
         parts += [
-            f"The best candidates on held-out queries of {facts['measured']} (nDCG@20). One is taken if "
-            "its gain over learning nothing is beyond two standard errors, and if it does no harm where the "
-            "judgements of all documents that the held-out queries ask for are hidden (last column).",
+            f"The best candidates on held-out queries of {facts['measured']} (nDCG@20), as they come and "
+            "with the judgements of all documents that they ask for hidden. The gain over learning nothing "
+            "weighs the first three times as much as the second; the largest is taken if it is beyond two "
+            "standard errors.",
             Table(
-                ["learned", "nDCG@20", "gain", "standard error", "with hidden documents"],
+                ["learned", "nDCG@20", "with hidden documents", "gain", "standard error"],
                 [
                     [
                         row["candidate"],
                         f"{row['random']:.4f}",
+                        f"{row['disjoint']:.4f}",
                         f"{row['gain']:+.4f}",
                         "" if row["error"] is None else f"{row['error']:.4f}",
-                        f"{row['disjoint']:.4f}",
                     ]
                     for row in rows
                 ],

@@ -6,12 +6,10 @@ only for a fixed seed and number of threads; here it runs with one thread.
 Shapes: N documents, P vector width, M positions of a docid, K codes per position.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
+
+from gr2.model.product_quantiser import faiss, one_thread, product_quantised
 
 Floats = NDArray[np.float32]
 Ints = NDArray[np.int64]
@@ -25,7 +23,7 @@ def kmeans_paths(vectors: Floats, *, branches: int, leaf: int, seed: int = 0) ->
     """
     paths: list[list[int]] = [[] for _ in vectors]
     waiting = [np.arange(len(vectors))]
-    with _one_thread():
+    with one_thread():
         while waiting:
             rows = waiting.pop()
             if len(rows) <= leaf:
@@ -51,7 +49,7 @@ def _split(vectors: Floats, rows: Ints, branches: int, seed: int) -> list[Ints]:
 
 def _kmeans(vectors: Floats, k: int, seed: int) -> Ints:
     """The cluster of each row [N]."""
-    means = _faiss().Kmeans(
+    means = faiss().Kmeans(
         vectors.shape[1], k, niter=20, nredo=1, seed=seed, min_points_per_centroid=1, verbose=False
     )
     means.train(np.ascontiguousarray(vectors))
@@ -64,33 +62,28 @@ def product_codes(vectors: Floats, *, places: int, codes: int) -> tuple[Ints, Fl
 
     Vectors are padded with zeros to a multiple of `places`.
     """
-    wide = np.pad(vectors, ((0, 0), (0, -vectors.shape[1] % places)))
-    each = wide.shape[1] // places
     bits = _bits(len(vectors), codes)
-    quantiser = _faiss().ProductQuantizer(wide.shape[1], places, bits)
-    quantiser.cp.min_points_per_centroid = 1
-    with _one_thread():
-        quantiser.train(_at_least_two(wide))
-        found = quantiser.compute_codes(wide)
-    centres = _faiss().vector_to_array(quantiser.centroids).reshape(places, 2**bits, each)
-    rows = np.zeros((places, codes, wide.shape[1]), np.float32)
+    found, centres = product_quantised(_at_least_two(vectors), places, bits)
+    each = centres.shape[2]
+    rows = np.zeros((places, codes, places * each), np.float32)
     for place in range(places):
         rows[place, : 2**bits, place * each : (place + 1) * each] = centres[place]
-    return _unpacked(found, places, bits), rows.reshape(places * codes, -1)[:, : vectors.shape[1]]
+    return _unpacked(found[: len(vectors)], places, bits), rows.reshape(places * codes, -1)[
+        :, : vectors.shape[1]
+    ]
 
 
 def residual_codes(vectors: Floats, *, places: int, codes: int) -> tuple[Ints, Floats]:
     """Residual quantisation (RIPOR: 32 × 256): codes [N, M], and the vector of each code [M·K, P]."""
-    faiss = _faiss()
     bits = _bits(len(vectors), codes)
-    quantiser = faiss.ResidualQuantizer(vectors.shape[1], places, bits)
-    quantiser.train_type = faiss.ResidualQuantizer.Train_default
+    quantiser = faiss().ResidualQuantizer(vectors.shape[1], places, bits)
+    quantiser.train_type = faiss().ResidualQuantizer.Train_default
     quantiser.max_beam_size = 5  # faiss' default; a wider beam changes little and its cost grows linearly
     quantiser.cp.min_points_per_centroid = 1
-    with _one_thread():
+    with one_thread():
         quantiser.train(_at_least_two(vectors))
         found = quantiser.compute_codes(np.ascontiguousarray(vectors))
-    books = faiss.vector_to_array(quantiser.codebooks).reshape(places, 2**bits, vectors.shape[1])
+    books = faiss().vector_to_array(quantiser.codebooks).reshape(places, 2**bits, vectors.shape[1])
     rows = np.zeros((places, codes, vectors.shape[1]), np.float32)
     rows[:, : 2**bits] = books
     return _unpacked(found, places, bits), rows.reshape(places * codes, -1)
@@ -114,23 +107,3 @@ def _unpacked(packed: NDArray[np.uint8], places: int, bits: int) -> Ints:
     weights = 1 << np.arange(bits)
     found: Ints = flat.reshape(len(packed), places, bits) @ weights
     return found
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """The result of a float sum depends on the number of threads."""
-    faiss = _faiss()
-    before = faiss.omp_get_max_threads()
-    faiss.omp_set_num_threads(1)
-    try:
-        yield
-    finally:
-        faiss.omp_set_num_threads(before)
-
-
-def _faiss() -> Any:
-    try:
-        import faiss
-    except ImportError as error:
-        raise ImportError("codes from vectors need faiss: pip install 'gr2[docids]'") from error
-    return faiss

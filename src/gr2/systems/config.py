@@ -9,7 +9,7 @@ from typing import Annotated
 
 from tyro.conf import arg
 
-from gr2.model.config import BACKBONE, LookAheadConfig, SearchConfig, VectorConfig
+from gr2.model.config import BACKBONE, LookAheadConfig, SearchConfig, VectorConfig, VectorStorage
 from gr2.schemes.config import GeneratorConfig, SchemeConfig
 from gr2.training.config import (
     AugmentConfig,
@@ -43,15 +43,27 @@ class LookAheadOptions:
     """Hybrid search with learned offsets."""
 
     backbone: str = BACKBONE
-    """gr2-mini, or folder or hub name of a text encoder."""
+    """gr2-mini, or folder or hub name of a text encoder; a model2vec folder is a static one."""
     vectors: VectorConfig = VectorConfig()
     look_ahead: LookAheadConfig = LookAheadConfig()
     learn: bool = True
     """Whether to learn from the judgements of `train` and `dev`, where there are some."""
+    storage: VectorStorage = "fp32"
+    """How the finished vectors are stored: fp32, int8 (a quarter of the bytes), or pq (product-quantised, 1
+    byte per 8 dimensions; needs faiss and 256 documents). Learning uses fp32."""
     variant: str = "gr2"
     """The loss, by the name of its variant."""
     seed: int = 0
     """Of the cross-validation."""
+
+    def __post_init__(self) -> None:
+        """Refuse what would have no effect."""
+        if self.look_ahead.gate is not None or self.look_ahead.memory:
+            raise ValueError("gate and memory of look-ahead are chosen by cross-validation: leave them out")
+        if self.look_ahead.residual:
+            raise ValueError(
+                "this system has no decoder: a residual needs a model (gr2 index --preset residual)"
+            )
 
 
 PRESETS: Mapping[str, GenerativeConfig] = {
@@ -59,6 +71,14 @@ PRESETS: Mapping[str, GenerativeConfig] = {
     "fast": GenerativeConfig(
         training=replace(
             LOOK_AHEAD, look_ahead=LookAheadTraining(enabled=True, documents=VectorConfig.leading(48))
+        )
+    ),
+    "residual": GenerativeConfig(
+        training=replace(
+            LOOK_AHEAD,
+            look_ahead=LookAheadTraining(enabled=True, weights=LookAheadConfig(residual=2.0)),
+            schedule=ScheduleConfig(frozen_steps=200, steps=0),
+            optimiser=OptimiserConfig(learning_rate=1e-3, pretrained_rate=0.1),
         )
     ),
     "decoder": GenerativeConfig(training=TrainingConfig()),
@@ -79,7 +99,8 @@ PRESETS: Mapping[str, GenerativeConfig] = {
         search=SearchConfig(beams=20),
     ),
 }
-"""`default`: look-ahead, see docs/look-ahead.md; `fast`: with shorter documents; `decoder`: a trained decoder
+"""`default`: look-ahead, see docs/look-ahead.md; `fast`: with shorter documents; `residual`: with a
+decoder that adds to look-ahead; `decoder`: a trained decoder
 with a node prior; `paper`: the paper's settings."""
 
 

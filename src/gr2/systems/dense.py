@@ -11,7 +11,8 @@ from gr2.data.collection import Document
 from gr2.data.runs import Ranking, Run
 from gr2.model.config import VectorConfig
 from gr2.model.document_vectors import DocumentVectors, encode_documents
-from gr2.model.encoder import Encoder, Vectors
+from gr2.model.encoder import Vectors
+from gr2.model.text_encoder import TextEncoder
 
 BLOCK = 64
 """Queries scored at a time."""
@@ -20,7 +21,7 @@ BLOCK = 64
 class Dense:
     """The vectors of a corpus, and the encoder for queries."""
 
-    def __init__(self, encoder: Encoder, vectors: DocumentVectors) -> None:
+    def __init__(self, encoder: TextEncoder, vectors: DocumentVectors) -> None:
         """Store the parts; use `Dense.index` to build an index."""
         self.encoder, self.vectors = encoder, vectors
 
@@ -28,7 +29,7 @@ class Dense:
     def index(
         cls,
         documents: Iterable[Document],
-        encoder: Encoder,
+        encoder: TextEncoder,
         config: VectorConfig | None = None,
         *,
         progress: bool = False,

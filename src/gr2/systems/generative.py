@@ -16,7 +16,7 @@ from gr2.model.searcher import Searcher
 from gr2.schemes.registry import SchemeContext, build
 from gr2.store import Workspace
 from gr2.systems.config import GenerativeConfig, preset
-from gr2.training.fit import fit
+from gr2.training.fit import check_look_ahead, fit
 
 
 class GenerativeSystem:
@@ -81,6 +81,7 @@ def train(
         progress: show progress bars.
     """
     out, config = Path(out), preset(config) if isinstance(config, str) else config
+    check_look_ahead(config.training, collection)
     if docids is None:
         folder = Workspace(out).training
         docids = make_docids(collection, config, folder, resume=resume, progress=progress)

@@ -11,11 +11,13 @@ from tempfile import TemporaryDirectory
 from gr2.data.collection import Collection
 from gr2.data.runs import Run
 from gr2.model.document_vectors import vectors_by_kind
-from gr2.model.encoder import Encoder
 from gr2.model.look_ahead import LookAhead
+from gr2.model.text_encoder import TextEncoder, load_encoder
+from gr2.model.vector_storage import check_storage
 from gr2.systems.config import LookAheadOptions
 from gr2.training.candidates import Candidate
-from gr2.training.fit_look_ahead import judged_queries, learn_look_ahead, plain_views
+from gr2.training.fit_look_ahead import judged_queries, learn_look_ahead
+from gr2.training.plain_views import PlainViews
 from gr2.training.selection import Selection
 
 BLOCK = 64
@@ -25,7 +27,9 @@ BLOCK = 64
 class LookAheadSystem:
     """φ over a collection, and the encoder that reads queries."""
 
-    def __init__(self, encoder: Encoder, look_ahead: LookAhead, selection: Selection | None = None) -> None:
+    def __init__(
+        self, encoder: TextEncoder, look_ahead: LookAhead, selection: Selection | None = None
+    ) -> None:
         """Hold the parts; use `LookAheadSystem.build`."""
         self.encoder, self.look_ahead, self.selection = encoder, look_ahead, selection
 
@@ -44,25 +48,26 @@ class LookAheadSystem:
 
         Args:
             collection: documents, queries and judgements.
-            options: encoder, weights, and whether to learn.
+            options: encoder, weights, storage, and whether to learn.
             candidates: ways to learn to choose from; None is all.
             folder: keeps the documents' vectors.
             say: called with a line for each step of the cross-validation.
             progress: whether to show bars.
         """
         documents = sorted(collection.documents, key=lambda document: document.docno)
-        docnos, encoder = [document.docno for document in documents], Encoder.load(options.backbone)
+        check_storage(options.storage, len(documents))
+        docnos, encoder = [document.docno for document in documents], load_encoder(options.backbone)
         with TemporaryDirectory() as temporary:
             kept = folder or Path(temporary)
             vectors = vectors_by_kind(
                 collection, docnos, options.backbone, kept, options.vectors, progress=progress
             )
-        views = plain_views(documents, vectors, options.look_ahead)
+        views = PlainViews(documents, vectors, options.look_ahead)
         splits = judged_queries(collection, encoder) if options.learn else {}
         found, chosen = learn_look_ahead(
             views, splits, options=candidates, variant=options.variant, seed=options.seed, progress=say
         )
-        return cls(encoder, found, chosen)
+        return cls(encoder, found.stored(options.storage), chosen)
 
     def search(self, queries: Mapping[str, str], k: int) -> Run:
         """The k best documents of each query, with log P of each."""

@@ -27,7 +27,8 @@ class DenseOptions:
     """Dense retrieval."""
 
     backbone: str = BACKBONE
-    """gr2-mini, or folder or hub name of the checkpoint that encodes documents and queries."""
+    """gr2-mini, or folder or hub name of the checkpoint that encodes documents and queries;
+    a model2vec folder is a static encoder."""
     vectors: VectorConfig = VectorConfig()
 
 
@@ -35,10 +36,10 @@ class DenseOptions:
     "dense", "a pretrained text encoder without training", options=DenseOptions, needs=("a backbone",)
 )
 def _dense(context: SystemContext, options: DenseOptions) -> System:
-    from gr2.model.encoder import Encoder
+    from gr2.model.text_encoder import load_encoder
     from gr2.systems.dense import Dense
 
-    encoder = Encoder.load(options.backbone)
+    encoder = load_encoder(options.backbone)
     return Dense.index(context.collection.documents, encoder, options.vectors, progress=context.progress)
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from gr2.training.regression import RegressionConfig, Shared
 
 GATES: tuple[tuple[float, float] | None, ...] = (None, (0.4, 0.8), (0.5, 0.9))
-MEMORY = (0.0, 0.2, 0.5)
+MEMORY = (0.0, 0.2, 0.5, 1.0)
 DECAYS = (0.1, 1.0)
 """λ; all candidates are compared with the first, then the best of them with the others."""
 

@@ -11,11 +11,12 @@ from dataclasses import asdict, dataclass, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_type_hints
 
-from gr2.model.config import LookAheadConfig, NetworkConfig, Normaliser, VectorConfig
+from gr2.model.config import LookAheadConfig, NetworkConfig, Normaliser, VectorConfig, VectorStorage
 
 Similarity = Literal["cosine", "dot"]
 Constraint = Literal["pair", "next", "level_mean", "off"]
 Penalty = Literal["prose", "literal", "pow2", "uniform"]
+Against = Literal["all", "lower"]
 Config = TypeVar("Config")
 
 
@@ -33,8 +34,11 @@ class ObjectiveConfig:
     """Interpretation of the grade penalty λ; uniform is the variant no-lambda."""
     constraint: Constraint = "pair"
     """How a grade's loss is bounded by those of higher grades; off is the variant no-max."""
+    against: Against = "all"
+    """Docids that L_MGCC contrasts a docid with: all of A_q, or lower grades and negatives (decoupled)."""
     query_loss: str = "mle"
-    """Loss of query-docid pairs: mle (L_MLE^q), weighted (CE), lambda_rank (LR), or a registered one."""
+    """Loss of query-docid pairs: mle (L_MLE^q), weighted (CE), lambda_rank (LR), listwise, soft, or a
+    registered one."""
     normaliser: Normaliser = "trie"
     """Softmax over the children of a trie node, or over all docid tokens. paper: vocabulary."""
     smoothing: float = 0.0
@@ -142,13 +146,19 @@ class LookAheadTraining:
     """Look-ahead: a score of every document before decoding, learned from judgements. paper: has none."""
 
     enabled: bool = False
-    """Rank by look-ahead; the decoder is then not trained."""
+    """Rank by look-ahead; a decoder is then trained as a residual, for the frozen steps, or not at all."""
     documents: VectorConfig = VectorConfig()
     """How documents are encoded as vectors; with pieces, leading text and mean are compared."""
+    encoder: str = ""
+    """Folder of a model2vec encoder whose vectors look-ahead uses instead of the backbone's; empty uses the
+    backbone's."""
     learn: bool = True
     """Learn from the judgements of `train` and `dev` what cross-validation finds to help."""
+    storage: VectorStorage = "fp32"
+    """How the finished vectors are stored: fp32, int8 (a quarter of the bytes), or pq (product-quantised, 1
+    byte per 8 dimensions; needs faiss and 256 documents). Learning uses fp32."""
     weights: LookAheadConfig = LookAheadConfig()
-    """The weights to start from."""
+    """The weights to start from; gate and memory are chosen by cross-validation."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,7 +166,8 @@ class TrainingConfig:
     """A whole training run; saved in the model folder."""
 
     variant: str = "gr2"
-    """Variant of the paper: gr2 (full), no-fusion (−RF), no-lambda (−λ), no-max (−Max), MLE, CE, LR."""
+    """Variant of the paper: gr2 (full), no-fusion (−RF), no-lambda (−λ), no-max (−Max), MLE, CE, LR; or
+    listwise, decoupled, soft, which are not in it."""
     objective: ObjectiveConfig = ObjectiveConfig()
     batches: BatchConfig = BatchConfig()
     optimiser: OptimiserConfig = OptimiserConfig()
@@ -181,10 +192,25 @@ class TrainingConfig:
                 "a node prior needs the trie normaliser: choose it, or 0 vectors per document for no prior"
             )
         schedule = self.schedule
-        if self.look_ahead.enabled and schedule.frozen_steps + schedule.steps + schedule.self_negative_steps:
+        if not self.look_ahead.enabled:
+            return
+        if schedule.steps + schedule.self_negative_steps:
             raise ValueError(
-                "with look-ahead no decoder is trained: set the steps to 0, or turn look_ahead.enabled off "
-                "(--preset decoder does)"
+                "with look-ahead the encoder is not trained, because its vectors are part of the score: set "
+                "the steps to 0, or turn look_ahead.enabled off (--preset decoder does)"
+            )
+        if replace(self.objective, normaliser="trie") != ObjectiveConfig():
+            raise ValueError("with look-ahead the loss is the variant's: leave the objective's settings out")
+        if self.look_ahead.weights.gate is not None or self.look_ahead.weights.memory:
+            raise ValueError("gate and memory of look-ahead are chosen by cross-validation: leave them out")
+        if schedule.dev:
+            raise ValueError(
+                "look-ahead may learn from dev, so it cannot be validated there: leave schedule.dev out"
+            )
+        if (schedule.frozen_steps > 0) != (self.look_ahead.weights.residual > 0):
+            raise ValueError(
+                "with look-ahead the decoder is a residual: set both frozen_steps and "
+                "look_ahead.weights.residual, or neither (--preset residual does)"
             )
 
 

@@ -16,11 +16,14 @@ from gr2.evaluate.measures import Convention, evaluate
 from gr2.model.backbone import identity, makes_vectors
 from gr2.model.config import GR2Config
 from gr2.model.device import device_of
+from gr2.model.docid_reader import DocidReader
 from gr2.model.document_vectors import document_vectors, vectors_by_kind
 from gr2.model.encoder import Vectors
 from gr2.model.gr2 import GR2
 from gr2.model.node_prior import Prior
 from gr2.model.query_encoder import QueryEncoder
+from gr2.model.static_encoder import StaticEncoder, check_static
+from gr2.model.vector_storage import check_storage
 from gr2.model.word_prior import word_space
 from gr2.store import Workspace, check_replaceable
 from gr2.training.batches import Batches, Examples
@@ -29,15 +32,18 @@ from gr2.training.distributed import join_ranks
 from gr2.training.encoder_cache import STATES, EncoderCache
 from gr2.training.examples import examples_of
 from gr2.training.fit_look_ahead import (
+    has_judged_queries,
     judged_queries,
     learn_look_ahead,
-    plain_views,
     selection_facts,
     word_views,
 )
-from gr2.training.loop import LoopConfig, train
+from gr2.training.loop import LoopConfig, Steps, train
 from gr2.training.objective import Objective
+from gr2.training.plain_views import PlainViews
 from gr2.training.progress import progress_bar, status_line
+from gr2.training.regression_loss import loss_of
+from gr2.training.residual import Residual, ResidualBatches, ResidualObjective, residual_examples
 from gr2.training.variants import QueryLoss, variant_objective, variant_of
 
 
@@ -94,7 +100,11 @@ def fit(
     out, config = Path(out), config or TrainingConfig()
     check_replaceable(out)
     check(collection, docids, config)
+    if config.look_ahead.enabled and (pseudo_queries or query_loss):
+        raise ValueError("with look-ahead, pseudo-queries and other losses of queries have no effect")
     ranks = join_ranks(device_of(config.device))
+    if config.look_ahead.weights.residual and ranks.several:
+        raise ValueError("a residual is trained by one process: start it without torchrun")
     show, folder = progress and ranks.is_first, Workspace(out).training
     if prepared is None and vectors is None and wants_vectors(config, backbone):
         how = config.prior.documents
@@ -109,20 +119,27 @@ def fit(
         query_loss=query_loss,
     )
     model, examples = start.model, start.examples
+    residual = None
     if config.look_ahead.enabled:
-        _attach_look_ahead(model, collection, backbone, folder, config, show=show)
+        residual = _attach_look_ahead(model, collection, backbone, folder, config, show=show)
     about = {"fingerprint": collection.fingerprint, "docids": docids.digest, "backbone": identity(backbone)}
     for stage, settings in stages(config):
         if stage is Stage.SELF_NEGATIVES:
             examples = with_self_negatives(model, collection, examples)
-        read = None
+        read, objective = None, residual.objective if residual else start.objective
+        batches: Steps = (
+            residual.batches
+            if residual
+            else Batches(examples, config.batches, seed=config.seed, rank=ranks.rank, ranks=ranks.count)
+        )
         if stage is Stage.FROZEN:
-            read = EncoderCache(model.network, examples, folder=states or folder, progress=show)
+            sources = residual.batches.examples.plain if residual else examples
+            read = EncoderCache(model.network, sources, folder=states or folder, progress=show)
         with progress_bar(stage.value, settings.steps, show=show) as update:
             train(
                 model.network,
-                start.objective,
-                Batches(examples, config.batches, seed=config.seed, rank=ranks.rank, ranks=ranks.count),
+                objective,
+                batches,
                 settings,
                 folder / stage.value,
                 resume=resume,
@@ -143,26 +160,58 @@ def fit(
 
 def _attach_look_ahead(
     model: GR2, collection: Collection, backbone: str, folder: Path, config: TrainingConfig, *, show: bool
-) -> None:
-    """Build the model's look-ahead and learn from judgements; the choice goes into the provenance."""
-    how, docnos = config.look_ahead, model.docids.docnos
+) -> Residual | None:
+    """Build the model's look-ahead and learn from judgements; the choice goes into the provenance.
+
+    Returns what a decoder is trained with as a residual, if the configuration has steps for it.
+    """
+    how = config.look_ahead
     model.network.eval()
-    by_docno = {document.docno: document for document in collection.documents}
-    documents = [by_docno[docno] for docno in docnos]
-    encoder: QueryEncoder
-    if makes_vectors(backbone):
-        vectors = vectors_by_kind(collection, docnos, backbone, folder, how.documents, progress=show)
-        views, encoder = plain_views(documents, vectors, how.weights), model.query_encoder
-    else:
-        table = model.network.encoder.get_input_embeddings().weight.detach().cpu().numpy()
-        views, encoder = word_views(documents, table, model.tokenizer, how.weights, config.max_tokens)
+    views, encoder = plain_views(model, collection, backbone, folder, config, progress=show)
     splits = judged_queries(collection, encoder) if how.learn else {}
     with status_line("look-ahead", show=show) as say:
-        model.look_ahead, found = learn_look_ahead(
+        learned, found = learn_look_ahead(
             views, splits, variant=config.variant, seed=config.seed, progress=say
         )
-    model.__dict__.pop("query_encoder", None)  # a word map changes how queries are encoded
+    whole = replace(learned.config, residual=how.weights.residual)
+    model.look_ahead = learned.stored(how.storage).with_config(whole)
+    model.__dict__.pop("query_encoder", None)  # a word map or static encoder changes how queries are encoded
     model.provenance["look_ahead"] = selection_facts(found)
+    if not how.weights.residual:
+        return None
+    assert found is not None  # `check_look_ahead` made sure that there are judgements
+    split = found.chosen.split if found.chosen.learns else found.measured
+    queries = splits[split].encoded()
+    examples = residual_examples(views.at(found.weights), queries, found.chosen, model.read)
+    reader = DocidReader(model.tokens, model.network.device)
+    levels = max(1, int(examples.grades.max()))
+    objective = ResidualObjective(reader, loss_of(config.variant), how.weights.residual, levels)
+    return Residual(objective, ResidualBatches(examples, config.batches.queries, seed=config.seed))
+
+
+def plain_views(
+    model: GR2,
+    collection: Collection,
+    backbone: str,
+    folder: Path,
+    config: TrainingConfig,
+    *,
+    progress: bool = False,
+) -> tuple[PlainViews, QueryEncoder]:
+    """φ with nothing learned over a model's documents, and what encodes queries for it.
+
+    The documents' vectors are computed once and saved in the folder.
+    """
+    how, docnos = config.look_ahead, model.docids.docnos
+    by_docno = {document.docno: document for document in collection.documents}
+    documents = [by_docno[docno] for docno in docnos]
+    static = StaticEncoder.load(how.encoder) if how.encoder else None
+    if static or makes_vectors(backbone):
+        name = how.encoder or backbone
+        vectors = vectors_by_kind(collection, docnos, name, folder, how.documents, progress=progress)
+        return PlainViews(documents, vectors, how.weights, encoder=static), static or model.query_encoder
+    table = model.network.encoder.get_input_embeddings().weight.detach().cpu().numpy()
+    return word_views(documents, table, model.tokenizer, how.weights, config.max_tokens)
 
 
 def check(collection: Collection, docids: Docids, config: TrainingConfig) -> None:
@@ -180,6 +229,21 @@ def check(collection: Collection, docids: Docids, config: TrainingConfig) -> Non
         )
     if config.schedule.dev:
         collection.split(config.schedule.dev)
+    check_look_ahead(config, collection)
+
+
+def check_look_ahead(config: TrainingConfig, collection: Collection) -> None:
+    """Check the static encoder, the storage and the residual of look-ahead, before docids are made."""
+    how = config.look_ahead
+    if not how.enabled:
+        return
+    check_storage(how.storage, len(collection.docnos))
+    if how.encoder:
+        check_static(how.encoder)
+    if how.weights.residual and not how.learn:
+        raise ValueError("a residual learns from judgements: leave --look-ahead.no-learn out")
+    if how.weights.residual and not has_judged_queries(collection):
+        raise ValueError(f"a residual learns from judgements, but {collection.name} has none to learn from")
 
 
 def wants_vectors(config: TrainingConfig, backbone: str) -> bool:

@@ -5,14 +5,13 @@ anything is, is chosen by `selection`; the choice and its table are returned bes
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
 from gr2.data.collection import Collection, Document
 from gr2.model.config import LookAheadConfig
-from gr2.model.document_vectors import Pieces
 from gr2.model.encoder import Vectors
 from gr2.model.look_ahead import LookAhead
 from gr2.model.query_encoder import QueryEncoder, WordEncoder, WordMap
@@ -20,6 +19,7 @@ from gr2.model.word_prior import word_space
 from gr2.training.candidates import Candidate
 from gr2.training.judged import TrainingSet, Unencoded
 from gr2.training.learner import Learner
+from gr2.training.plain_views import PlainViews
 from gr2.training.selection import Selection, select
 
 SPLITS = ("train", "dev")
@@ -28,22 +28,9 @@ LEAST = 2
 """Judged queries below which nothing is learned."""
 
 
-def plain_views(
-    documents: Sequence[Document],
-    vectors: Mapping[str, tuple[Vectors, Pieces | None]],
-    config: LookAheadConfig,
-    *,
-    word_map: WordMap | None = None,
-) -> dict[str, LookAhead]:
-    """φ with nothing learned for each kind of vectors; all share one index of words."""
-    first, pieces = next(iter(vectors.values()))
-    start = LookAhead.build(documents, first, config, pieces=pieces, word_map=word_map)
-    return {kind: replace(start, vectors=rows, pieces=parts) for kind, (rows, parts) in vectors.items()}
-
-
 def word_views(
     documents: Sequence[Document], table: Vectors, tokenizer: Any, config: LookAheadConfig, max_tokens: int
-) -> tuple[dict[str, LookAhead], WordEncoder]:
+) -> tuple[PlainViews, WordEncoder]:
     """φ for a backbone that is no text encoder: vectors are whitened means of word embeddings.
 
     Args:
@@ -56,27 +43,39 @@ def word_views(
     rows = [tokenizer(document.contents)["input_ids"] for document in documents]
     space = word_space(table, rows, range(len(rows)), len(rows))
     known = WordMap(space.centre, space.turn)
-    views = plain_views(documents, {"words": (space.vectors, None)}, config, word_map=known)
+    views = PlainViews(documents, {"words": (space.vectors, None)}, config, known)
     return views, WordEncoder(table, tokenizer, known, max_tokens)
 
 
 def judged_queries(collection: Collection, encoder: QueryEncoder) -> dict[str, Unencoded]:
     """The queries of `train` and `dev` that have a relevant document."""
     found = {}
-    for split in SPLITS:
-        judged = {
+    for split, judged in _judged(collection).items():
+        texts = [collection.queries[qid] for qid in judged]
+        found[split] = Unencoded(texts, list(judged.values()), encoder)
+    return found
+
+
+def has_judged_queries(collection: Collection) -> bool:
+    """Whether there is anything to learn from."""
+    return bool(_judged(collection))
+
+
+def _judged(collection: Collection) -> dict[str, dict[str, Mapping[str, int]]]:
+    """By split, the judgements of queries with a relevant document; splits with too few are left out."""
+    found = {
+        split: {
             qid: row
             for qid, row in collection.qrels.get(split, {}).items()
             if any(grade > 0 and docno in collection.docnos for docno, grade in row.items())
         }
-        if len(judged) >= LEAST:
-            texts = [collection.queries[qid] for qid in judged]
-            found[split] = Unencoded(texts, list(judged.values()), encoder)
-    return found
+        for split in SPLITS
+    }
+    return {split: judged for split, judged in found.items() if len(judged) >= LEAST}
 
 
 def learn_look_ahead(
-    views: Mapping[str, LookAhead],
+    views: PlainViews,
     splits: Mapping[str, TrainingSet | Unencoded],
     *,
     options: Sequence[Candidate] | None = None,
@@ -87,18 +86,17 @@ def learn_look_ahead(
     """Choose by cross-validation what is learned, and learn it from all judgements of the chosen split.
 
     Args:
-        views: φ with nothing learned, by kind of vectors, the usual kind first.
-        splits: judged queries; without any, the first view is returned as it is.
+        views: φ with nothing learned.
+        splits: judged queries; without any, φ with the usual weights is returned.
         options: the candidates to choose from; None is all.
         variant: the loss of the regression.
         seed: of the cross-validation.
         progress: called with a line for each step.
     """
     if not splits:
-        return next(iter(views.values())), None
+        return views.at(views.usual), None
     found = select(views, splits, options=options, variant=variant, seed=seed, progress=progress)
-    plain = views[found.vectors]
-    plain = plain.with_config(replace(plain.config, words=found.words))
+    plain = views.at(found.weights)
     if not found.chosen.learns:
         return plain, found
     progress(f"learning {found.chosen}")
@@ -119,14 +117,12 @@ def selection_facts(found: Selection | None) -> dict[str, Any]:
         }
         for row in found.rows
     ]
-    weights = [
-        {"vectors": kind, "words": words, "nDCG@20": round(mean, 6)} for kind, words, mean in found.weights
-    ]
+    compared = [{**asdict(one), "nDCG@20": round(mean, 6)} for one, mean in found.compared]
     return {
         "chosen": str(found.chosen),
-        "vectors": found.vectors,
-        "words": found.words,
+        **asdict(found.weights),
         "measured": found.measured,
-        "weights": weights,
+        "weights": str(found.weights),
+        "compared": compared,
         "rows": rows,
     }

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from gr2.model.look_ahead import Judgement
 from gr2.model.query_encoder import QueryEncoder
 
 Floats = NDArray[np.float32]
@@ -20,7 +21,8 @@ class TrainingSet:
 
     texts: Sequence[str]
     vectors: Floats
-    judged: Sequence[Mapping[str, int]]
+    judged: Sequence[Mapping[str, Judgement]]
+    """docno → grade; or a teacher's weight, where the query comes from a teacher."""
 
     def __len__(self) -> int:
         """The number of queries."""

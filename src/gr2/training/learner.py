@@ -12,11 +12,13 @@ import torch
 from numpy.typing import NDArray
 from scipy import sparse
 
-from gr2.model.look_ahead import LookAhead, Memory
+from gr2.model.look_ahead import Judgement, LookAhead, Memory, gain
+from gr2.model.vector_storage import FullVectors
 from gr2.training.candidates import Candidate
 from gr2.training.features import term_features
 from gr2.training.judged import TrainingSet
-from gr2.training.regression import Judged, RegressionConfig, fit_offsets
+from gr2.training.regression import RegressionConfig, fit_offsets
+from gr2.training.regression_loss import Judged
 
 Floats = NDArray[np.float32]
 DEPTH = 20
@@ -52,6 +54,8 @@ class Learner:
 
         Queries are centred: what all of them have in common would teach which documents are popular.
         """
+        if config.shared not in ("", "terms"):
+            raise ValueError(f"offsets are shared along terms here, not along {config.shared}")
         known = self.plain.scores(queries.texts, queries.vectors) if base is None else base
         found: Floats = fit_offsets(
             torch.from_numpy(queries.vectors - queries.vectors.mean(0)),
@@ -77,26 +81,30 @@ class Learner:
         config = replace(self.plain.config, gate=candidate.gate, memory=candidate.memory)
         offsets = centre = None
         if candidate.regression is not None:
-            offsets = self.offsets(queries, candidate.regression, progress=progress)
+            offsets = FullVectors(self.offsets(queries, candidate.regression, progress=progress))
             centre = queries.vectors.mean(0)
         memory = None
         if candidate.gate is not None or candidate.memory:
             memory = Memory.of(queries.vectors, queries.judged, self.places)
         return replace(self.plain, config=config, offsets=offsets, centre=centre, memory=memory)
 
-    def ndcg(self, scores: Floats, judged: Sequence[Mapping[str, int]]) -> list[float]:
+    def ndcg(self, scores: Floats, judged: Sequence[Mapping[str, Judgement]]) -> list[float]:
         """The nDCG@20 of each query by its row of scores [Q, N]."""
-        return [ndcg(row, one, self.places) for row, one in zip(scores, judged, strict=True)]
+        return ndcg(scores, judged, self.places)
 
 
-def ndcg(scores: Floats, judged: Mapping[str, int], docnos: Mapping[str, int], depth: int = DEPTH) -> float:
-    """The nDCG (gain 2^g − 1) of documents ranked by score [N]; unjudged documents gain nothing."""
-    gains = {docnos[d]: 2.0**g - 1 for d, g in judged.items() if g > 0 and d in docnos}
-    if not gains:
-        return 0.0
-    top = np.argpartition(-scores, min(depth, len(scores) - 1))[:depth]
-    top = top[np.argsort(-scores[top], kind="stable")]
+def ndcg(
+    scores: Floats, judged: Sequence[Mapping[str, Judgement]], docnos: Mapping[str, int], depth: int = DEPTH
+) -> list[float]:
+    """The nDCG (see `gain`) of each query by its row of scores [Q, N]; unjudged documents gain nothing."""
+    depth = min(depth, scores.shape[1])
     discount = 1 / np.log2(np.arange(2, depth + 2))
-    ideal = np.sort(list(gains.values()))[::-1][:depth]
-    found = np.array([gains.get(int(place), 0.0) for place in top])
-    return float(found @ discount[: len(found)] / (ideal @ discount[: len(ideal)]))
+    top = torch.topk(torch.from_numpy(scores), depth, dim=1).indices.tolist()
+    found = []
+    for places, row in zip(top, judged, strict=True):
+        gains = {docnos[d]: gain(g) for d, g in row.items() if g > 0 and d in docnos}
+        ideal = np.sort(list(gains.values()))[::-1][:depth]
+        best = float(ideal @ discount[: len(ideal)])
+        value = float(np.array([gains.get(place, 0.0) for place in places]) @ discount)
+        found.append(value / best if gains else 0.0)
+    return found

@@ -1,14 +1,15 @@
 """Similarities and log-likelihoods of graded docids → losses (paper: MGCC, Learning and optimization).
 
 `similarity` → `pair_loss` → `grade_constraint` → `grade_penalty` → `mgcc` order representations by grade;
-`log_likelihood` or `trie_log_likelihood` → `mle_q`, `mle_d` train the docids; `total` adds the terms. The
+`mle_q` and `mle_d` train the docids, from the log-likelihoods of `likelihoods`; `total` adds the terms. The
 ablations are arguments (−λ: ``penalty="uniform"``, −Max: ``constraint="off"``) or functions (CE:
-`weighted_ce`, LR: `lambda_rank`). All are pure functions on tensors; they keep the precision of their inputs,
+`weighted_ce`, LR: `lambda_rank`), and so are losses that are not in the paper (``against="lower"``,
+`listwise`, `soft_ce`). All are pure functions on tensors; they keep the precision of their inputs,
 which should be float32 or better.
 
-Legend: B queries, D docid rows of the batch (a docid of two queries is two rows), H width, T tokens,
-V vocabulary, L grades (1 is the lowest, L the highest; 0 means "not one of this query's own docids"),
-N decoding steps or documents, C trie children of all steps. Equation numbers are the paper's.
+Legend: B queries, D docid rows of the batch (a docid of two queries is two rows), H width, N documents,
+L grades (1 is the lowest, L the highest; 0 means "not one of this query's own docids"). Equation numbers are
+the paper's.
 """
 
 from math import inf
@@ -18,7 +19,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from gr2.training.config import Constraint, Penalty, Similarity
+from gr2.training.config import Against, Constraint, Penalty, Similarity
 
 
 def similarity(f_q: Tensor, f_id: Tensor, *, kind: Similarity = "cosine", temperature: float = 0.1) -> Tensor:
@@ -32,7 +33,7 @@ def similarity(f_q: Tensor, f_id: Tensor, *, kind: Similarity = "cosine", temper
     return f_q @ f_id.mT / temperature  # [B, D]
 
 
-def pair_loss(similarities: Tensor, grades: Tensor, negatives: Tensor) -> Tensor:
+def pair_loss(similarities: Tensor, grades: Tensor, negatives: Tensor, *, against: Against = "all") -> Tensor:
     """−L_Pair (Eq. 4): the cross-entropy of each of a query's docids among all of A_q; 0 for other docids.
 
     A_q contains the query's own docids of every grade and its negatives. A docid that is relevant to q but is
@@ -42,14 +43,36 @@ def pair_loss(similarities: Tensor, grades: Tensor, negatives: Tensor) -> Tensor
         similarities: [B, D] from `similarity`; entries outside A_q are ignored, even if infinite.
         grades: [B, D] integers.
         negatives: [B, D] true if the docid is a negative of the query.
+        against: "all": each docid among all of A_q. "lower": each docid among itself, the query's docids of
+            lower grades and its negatives, so that docids of equal or higher grades do not compete with it.
+
+    >>> similarities, grades = torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([[2, 1, 0]])
+    >>> pair_loss(similarities, grades, grades == 0)
+    tensor([[0.4076, 1.4076, 0.0000]])
+    >>> pair_loss(similarities, grades, grades == 0, against="lower")
+    tensor([[0.4076, 0.3133, 0.0000]])
     """
     # paper: Eq. 4 is a log-probability, negated only in Eq. 9; the max there needs the positive loss.
     # paper: the indicator [f_q ≠ f_a] is omitted, because no query is among the docids.
+    # paper: not in it: against="lower".
+    _known("against", against, Against)
     own = grades > 0
-    members = own | negatives
-    competing = similarities.masked_fill(~members, -inf)
-    competing = competing.masked_fill(~members.any(1, keepdim=True), 0.0)  # an all −inf row has NaN gradients
-    return torch.where(own, competing.logsumexp(1, keepdim=True) - similarities, 0.0)  # [B, D]
+    if against == "all":
+        return torch.where(own, log_mass(similarities, own | negatives) - similarities, 0.0)  # [B, D]
+    loss = torch.where(own, similarities, 0.0)  # each of the query's docids is replaced below
+    for grade in sorted(set(grades[own].tolist())):
+        at = grades == grade  # [B, D]
+        lower = log_mass(similarities, negatives | (own & (grades < grade)))  # [B, 1]
+        ahead = torch.where(at, similarities, 0.0) - lower  # [B, D] ∞ if there is nothing lower
+        loss = torch.where(at, -F.logsigmoid(ahead), loss)
+    return loss  # [B, D]
+
+
+def log_mass(scores: Tensor, members: Tensor) -> Tensor:
+    """The logsumexp of each row's scores over its members, −∞ without any; gradients are finite: [B, 1]."""
+    some = members.any(1, keepdim=True)
+    among = scores.masked_fill(~members, -inf).masked_fill(~some, 0.0)  # an all −inf row has NaN gradients
+    return among.logsumexp(1, keepdim=True).masked_fill(~some, -inf)
 
 
 def grade_constraint(pair: Tensor, grades: Tensor, *, mode: Constraint = "pair") -> Tensor:
@@ -124,6 +147,7 @@ def mgcc(
     levels: int,
     penalty: Penalty = "prose",
     constraint: Constraint = "pair",
+    against: Against = "all",
 ) -> Tensor:
     """L_MGCC of each query (Eq. 9): 1/L Σ_l λ_l · mean of the constrained loss of its docids of grade l: [B].
 
@@ -136,14 +160,17 @@ def mgcc(
         levels: L, the number of grades of the collection, not of the batch.
         penalty: the interpretation of λ, see `grade_penalty`.
         constraint: the bound on the loss of lower grades, see `grade_constraint`.
+        against: the docids that a docid is contrasted with, see `pair_loss`.
 
     >>> similarities, grades = torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([[2, 1, 0]])
     >>> mgcc(similarities, grades, grades == 0, levels=2)
     tensor([0.3798])
     >>> mgcc(similarities, grades, grades == 0, levels=2, penalty="uniform")
     tensor([0.9076])
+    >>> mgcc(similarities, grades, grades == 0, levels=2, constraint="off", against="lower")
+    tensor([0.2430])
     """
-    pair = pair_loss(similarities, grades, negatives)
+    pair = pair_loss(similarities, grades, negatives, against=against)
     return mgcc_of_pairs(pair, grades, levels=levels, penalty=penalty, constraint=constraint)
 
 
@@ -172,71 +199,6 @@ def supervised_contrastive(similarities: Tensor, grades: Tensor, negatives: Tens
     return _grade_means(pair, (grades > 0).long(), 1)[:, 0]
 
 
-def log_likelihood(logits: Tensor, tokens: Tensor, mask: Tensor, *, smoothing: float = 0.0) -> Tensor:
-    """The log P(id ∣ ·) = Σ_t log p(w_t), with softmax over the vocabulary: [D, T, V], [D, T], [D, T] → [D].
-
-    Args:
-        logits: [D, T, V] the decoder's logits under teacher forcing.
-        tokens: [D, T] the target tokens, including the end.
-        mask: [D, T] true for real tokens; padding adds 0.
-        smoothing: label smoothing over the vocabulary, as in `F.cross_entropy`.
-    """
-    wanted = tokens.long().masked_fill(~mask, -100).flatten()  # −100 is ignored by cross_entropy
-    loss = F.cross_entropy(logits.flatten(0, 1), wanted, reduction="none", label_smoothing=smoothing)
-    return -loss.view_as(tokens).sum(1)  # [D]
-
-
-def trie_log_likelihood(
-    logits: Tensor,
-    position: Tensor,
-    token: Tensor,
-    target: Tensor,
-    *,
-    prior: Tensor | None = None,
-    smoothing: float = 0.0,
-) -> Tensor:
-    """The log p(w) of each of N steps, with softmax over the children of its trie node only: [N].
-
-    Only docids have probability. A forced step, with a single child, gives exactly 0, and so does its
-    gradient. The caller sums the steps of a docid.
-
-    Args:
-        logits: [N, V] the decoder's logits at each step.
-        position: [C] the step of each child, in any order, as returned by `Trie.children`.
-        token: [C] the token of each child.
-        target: [N] the target token, one of the step's children.
-        prior: [C] added to the logit of each child.
-        smoothing: label smoothing over the step's children.
-
-    Raises:
-        ValueError: If a target is not among the children of its step.
-
-    >>> logits = torch.tensor([[0.0, 9.0, 0.0, 9.0], [5.0, 1.0, 1.0, 1.0]])
-    >>> position, token = torch.tensor([0, 0, 1]), torch.tensor([0, 2, 3])
-    >>> trie_log_likelihood(logits, position, token, torch.tensor([2, 3])).exp()
-    tensor([0.5000, 1.0000])
-    """
-    steps, width = logits.shape
-    taken = token == target[position]  # [C]
-    if int(taken.sum()) != steps:
-        found = torch.bincount(position[taken], minlength=steps)
-        step = int((found != 1).nonzero()[0])
-        raise ValueError(
-            f"step {step}: target {int(target[step])} must be exactly one child, found {int(found[step])}"
-        )
-    child = logits.flatten().index_select(0, position * width + token)  # [C]
-    child = child if prior is None else child + prior
-    highest = logits.new_full((steps,), -inf).scatter_reduce(0, position, child.detach(), "amax")  # [N]
-    child = child - highest[position]
-    zeros = logits.new_zeros(steps)
-    count = zeros.index_add(0, position, torch.ones_like(child))
-    hit = zeros.index_add(0, position, torch.where(taken, child, 0.0))
-    if smoothing:
-        hit = torch.lerp(hit, zeros.index_add(0, position, child) / count, smoothing)
-    normaliser = zeros.index_add(0, position, child.exp()).log()
-    return torch.where(count > 1, hit - normaliser, 0.0)  # [N]
-
-
 def mle_q(log_likelihoods: Tensor, grades: Tensor, *, levels: int) -> Tensor:
     """L_MLE^q of each query (Eq. 11): −log P(id ∣ q), mean within a grade, then 1/L Σ over grades: [B].
 
@@ -259,9 +221,45 @@ def weighted_ce(log_likelihoods: Tensor, grades: Tensor) -> Tensor:
     >>> weighted_ce(torch.tensor([-3.0, -6.0, -5.0]), torch.tensor([[2, 1, 0], [0, 0, 0]]))
     tensor([4., 0.])
     """
-    weight = grades.clamp_min(0).to(log_likelihoods)  # [B, D]
-    loss = torch.where(grades > 0, -log_likelihoods, 0.0)
-    return (weight * loss).sum(1) / weight.sum(1).clamp_min(1)  # only a sum of 0 is below 1
+    return soft_ce(log_likelihoods, grades.clamp_min(0))
+
+
+def listwise(log_likelihoods: Tensor, grades: Tensor) -> Tensor:
+    """ListNet: the cross-entropy Σ_d p_d · (−log P(d ∣ q)), p_d ∝ 2^g − 1 over a query's own docids: → [B].
+
+    >>> listwise(torch.tensor([-3.0, -6.0, -5.0]), torch.tensor([[2, 1, 0], [0, 0, 0]]))
+    tensor([3.7500, 0.0000])
+    """
+    # paper: not in it; ListNet is of Cao et al., ICML 2007, here with the gain of nDCG as its target.
+    return soft_ce(log_likelihoods, 2.0 ** grades.clamp_min(0).to(log_likelihoods) - 1)
+
+
+def soft_ce(log_likelihoods: Tensor, weights: Tensor) -> Tensor:
+    """Soft grades: Σ_d w_d · (−log P(d ∣ q)) / Σ_d w_d of each query: [D] or [B, D], [B, D] → [B].
+
+    The weights are a teacher's, or those of integer grades (`grade_weights`); with the latter it is
+    `listwise`, because the divisor 2^L − 1 cancels. A docid of weight 0 is not one of the query's own.
+
+    >>> soft_ce(torch.tensor([-3.0, -6.0, -5.0]), torch.tensor([[1.0, 0.5, 0.0], [0.0, 0.0, 0.0]]))
+    tensor([4., 0.])
+    """
+    # paper: not in it; soft grades are among its future work.
+    weight = weights.to(log_likelihoods)  # [B, D]
+    loss = torch.where(weight > 0, -log_likelihoods, 0.0)
+    mass = weight.sum(1)
+    return (weight * loss).sum(1) / torch.where(mass > 0, mass, 1.0)  # [B]
+
+
+def grade_weights(grades: Tensor, levels: int) -> Tensor:
+    """The weights of soft grades [B, D]: (2^g − 1)/(2^L − 1) of integers; floats are a teacher's, kept.
+
+    >>> grade_weights(torch.tensor([[2, 1, 0]]), 2), grade_weights(torch.tensor([[0.7, 0.2, 0.0]]), 2)
+    (tensor([[1.0000, 0.3333, 0.0000]]), tensor([[0.7000, 0.2000, 0.0000]]))
+    """
+    # paper: not in it.
+    if grades.is_floating_point():
+        return grades
+    return (2.0 ** grades.clamp_min(0) - 1) / (2.0**levels - 1)
 
 
 def lambda_rank(scores: Tensor, grades: Tensor, *, sigma: float = 1.0) -> Tensor:

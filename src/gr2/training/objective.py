@@ -121,4 +121,5 @@ class Objective:
             levels=self.levels,
             penalty=self.config.penalty,
             constraint=self.config.constraint,
+            against=self.config.against,
         )

@@ -1,12 +1,17 @@
 """Graded judgements → offsets δ of document vectors: a convex regression on φ, by L-BFGS.
 
-min over u of Σ_q L(φ(q, ·)) + λ‖u‖², where φ = φ₀ + s·⟨q̂, δ_d⟩ and L is any loss of `losses`: with a softmax
-over the documents, −log P(d ∣ q) takes the place of −L_Pair, so MGCC and its ablations apply as they are. All
+min over u of Σ_q L(φ(q, ·)) + λ‖u‖², where φ = φ₀ + s·⟨q̂, δ_d⟩ and L is any loss of `regression_loss`. All
 judgements of a query are used at once. The softmax runs over all documents, or over those that some training
 query judged relevant, which is the paper's A_q: a document without a judgement is not irrelevant.
 
 δ_d is the document's own u_d, or Σ_t x_dt·u_t over features t that documents share (their terms, the prefixes
 of their codes), so that documents without a judgement learn too, or both.
+
+Beyond `LIMIT` documents, "all" moves only those that are judged or among the `NEAREST` best of φ₀ for some
+training query; the rest stay in the softmax with the mass that they have under φ₀, a constant of each query.
+With offsets of their own this is the same objective, and only the offsets of those documents are fixed at 0.
+With shared offsets it is an approximation: documents outside move with their features when they are scored,
+but not in the softmax that is fitted.
 
 Adam is the wrong tool here: every document gets a small push at every step and Adam ignores its size, so
 unjudged documents drift (docs/log.md).
@@ -14,7 +19,7 @@ unjudged documents drift (docs/log.md).
 Shapes: Q queries, N documents, K the most judged documents of a query, W width, M shared features.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -23,13 +28,15 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
-from gr2.training import losses
-from gr2.training.config import ObjectiveConfig
-from gr2.training.variants import QUERY_LOSSES, variant_objective
+from gr2.training.regression_loss import Judged, loss_of
 
-Shared = Literal["", "terms", "prefixes"]
+Shared = Literal["", "terms", "prefixes", "codes"]
 CHUNK = 512
 """Queries whose scores exist at a time."""
+LIMIT = 50_000
+"""Documents up to which a softmax over all of them moves all of them."""
+NEAREST = 1000
+"""Documents of each query, best by φ₀, that move beyond that."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +44,8 @@ class RegressionConfig:
     """How offsets are learned."""
 
     variant: str = "gr2"
-    """The loss, by the name of its variant: gr2 (MGCC), no-lambda, no-max, MLE, CE or LR."""
+    """The loss, by the name of its variant: gr2 (MGCC), no-lambda, no-max, MLE, CE, LR, listwise,
+    decoupled or soft."""
     decay: float = 0.1
     """λ, the weight of ‖δ‖²."""
     negatives: Literal["judged", "all"] = "judged"
@@ -50,36 +58,6 @@ class RegressionConfig:
     """Iterations of L-BFGS."""
 
 
-@dataclass(frozen=True)
-class Judged:
-    """The judged documents of each query in one block."""
-
-    documents: Tensor
-    """[Q, K] places of the documents, 0 where there is none."""
-    grades: Tensor
-    """[Q, K] their grades, 0 where there is none."""
-    levels: int
-    """L."""
-
-    @classmethod
-    def of(cls, rows: Sequence[Mapping[str, int]], docnos: Mapping[str, int]) -> "Judged":
-        """Judgements by query (docno → grade); documents that are not in `docnos` are left out."""
-        kept = [[(docnos[d], g) for d, g in row.items() if g > 0 and d in docnos] for row in rows]
-        most = max(map(len, kept), default=0)
-        documents = torch.zeros(len(kept), most, dtype=torch.long)
-        grades = torch.zeros_like(documents)
-        for place, row in enumerate(kept):
-            for column, (document, grade) in enumerate(row):
-                documents[place, column], grades[place, column] = document, grade
-        return cls(documents, grades, int(grades.max()) if grades.numel() else 0)
-
-    def relevant(self, count: int) -> Tensor:
-        """[N] which documents are relevant to some query."""
-        found = torch.zeros(count, dtype=torch.bool)
-        found[self.documents[self.grades > 0]] = True
-        return found
-
-
 def fit_offsets(
     queries: Tensor,
     base: Tensor,
@@ -89,6 +67,7 @@ def fit_offsets(
     config: RegressionConfig | None = None,
     features: sparse.csr_matrix | None = None,
     progress: Callable[[int, float], None] = lambda iteration, value: None,
+    of_features: bool = False,
 ) -> Tensor:
     """The offsets δ [N, W] that order the judged documents best.
 
@@ -100,12 +79,13 @@ def fit_offsets(
         config: loss, λ, negatives, and which offsets there are.
         features: [N, M] x, needed if the configuration shares offsets.
         progress: called with the number of evaluations and the value of the objective.
+        of_features: return the offsets u of the features [M, W] instead.
     """
     config = config or RegressionConfig()
     count, width = base.shape[1], queries.shape[1]
-    everywhere = torch.ones(count, dtype=torch.bool)
-    members = judged.relevant(count) if config.negatives == "judged" else everywhere
-    moving = torch.nonzero(members)[:, 0]  # the documents in the softmax
+    members = _members(base, judged, config)
+    outside = _outside(base, members) if config.negatives == "all" else None
+    moving = torch.nonzero(members)[:, 0]  # the documents whose scores are fitted
     place = torch.zeros(count, dtype=torch.long)
     place[moving] = torch.arange(len(moving))
     base = base[:, moving]
@@ -113,7 +93,7 @@ def fit_offsets(
     features = _shared(features, config, count)
     shared = torch.zeros(features.shape[1], width)
     inside = features[moving.numpy()]  # [moving, M]
-    loss = _loss(config.variant, judged.levels)
+    loss, placed = loss_of(config.variant), judged.placed(place)
     optimiser = torch.optim.LBFGS(
         [own, shared], max_iter=config.iterations, history_size=8, line_search_fn="strong_wolfe"
     )
@@ -127,7 +107,7 @@ def fit_offsets(
         for start in range(0, len(queries), CHUNK):
             part = slice(start, start + CHUNK)
             phi = base[part] + scale * (queries[part] @ delta.T)  # [q, moving]
-            value = loss(phi, place[judged.documents[part]], judged.grades[part])
+            value = loss(phi, placed.only(part), None if outside is None else outside[part]).sum()
             value.backward()  # type: ignore[no-untyped-call]
             total += float(value.detach())
         slope = torch.zeros_like(delta) if delta.grad is None else delta.grad
@@ -139,10 +119,31 @@ def fit_offsets(
 
     if len(own) or len(shared):
         optimiser.step(objective)  # type: ignore[no-untyped-call]
+    if of_features:
+        return shared
     offsets = _product(features, shared)
     if config.own:
         offsets[moving] += own
     return offsets
+
+
+def _members(base: Tensor, judged: Judged, config: RegressionConfig) -> Tensor:
+    """[N] the documents whose scores are fitted."""
+    count = base.shape[1]
+    if config.negatives == "all" and count <= LIMIT:
+        return torch.ones(count, dtype=torch.bool)
+    found = judged.relevant(count)
+    if config.negatives == "all":
+        for rows in torch.split(base, CHUNK):
+            found[rows.topk(min(NEAREST, count), 1).indices.flatten()] = True
+    return found
+
+
+def _outside(base: Tensor, members: Tensor) -> Tensor | None:
+    """[Q, 1] the log of the mass that documents outside have under φ₀; None if there are none."""
+    if members.all():
+        return None
+    return torch.cat([rows[:, ~members].logsumexp(1, keepdim=True) for rows in torch.split(base, CHUNK)])
 
 
 def _shared(features: sparse.csr_matrix | None, config: RegressionConfig, count: int) -> sparse.csr_matrix:
@@ -156,24 +157,3 @@ def _shared(features: sparse.csr_matrix | None, config: RegressionConfig, count:
 
 def _product(matrix: sparse.csr_matrix, dense: Tensor) -> Tensor:
     return torch.from_numpy(np.ascontiguousarray(matrix @ dense.numpy(), dtype=np.float32))
-
-
-def _loss(variant: str, levels: int) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
-    """Scores [q, D], columns of the judged documents [q, K] and their grades → the summed loss."""
-    switches = variant_objective(variant, ObjectiveConfig())
-
-    def loss(phi: Tensor, documents: Tensor, grades: Tensor) -> Tensor:
-        own = phi.gather(1, documents)
-        total = torch.logsumexp(phi, 1, keepdim=True)
-        pair = torch.where(grades > 0, total - own, 0.0)  # −log P of each judged document
-        if switches.gamma:
-            each = losses.mgcc_of_pairs(
-                pair, grades, levels=levels, penalty=switches.penalty, constraint=switches.constraint
-            )
-        elif switches.query_loss == "lambda_rank":
-            each = losses.lambda_rank_of_rows(own, grades)
-        else:
-            each = QUERY_LOSSES[switches.query_loss](-pair, grades, levels)
-        return each.sum()
-
-    return loss

@@ -5,11 +5,9 @@ split they learn from, in the negatives and the decay of the regression, and in 
 held-out queries twice: as they come (`random`), and without the judgements of the documents that are relevant
 to them (`disjoint`), because a later query may ask for documents that nobody asked for before. Held-out
 queries are those of the split `dev` if it has enough, else of `train`. The candidate with the largest gain
-over learning nothing is taken, if the gain is beyond twice its standard error and the disjoint folds do not
-lose more than `TOLERANCE` beyond their standard error; so a collection where nothing carries over keeps φ₀.
-Which vectors are used (of the leading text, the mean over pieces, or that and the best piece) and the weight
-of words are chosen before, on the same queries; the usual ones are kept unless others are better by more than
-a standard error.
+over learning nothing is taken, if the gain is beyond twice its standard error; so a collection where nothing
+carries over keeps φ₀. The gain is the expected one if `SHIFT` of the later queries are of the second kind.
+The vectors and the weights of words are chosen before, on the same queries (`plain_views`).
 
 Shapes: Q queries, N documents, W width.
 """
@@ -22,13 +20,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gr2.model.look_ahead import LookAhead, Memory
+from gr2.model.vector_storage import FullVectors
 from gr2.training.candidates import DECAYS, Candidate, candidates
 from gr2.training.judged import TrainingSet, Unencoded
 from gr2.training.learner import Learner
+from gr2.training.plain_views import PlainViews, Weights, choose_weights, standard_error
 from gr2.training.regression import RegressionConfig
 
 Floats = NDArray[np.float32]
-WORDS = (0.5, 1.0)
 ENOUGH = 50
 """Judged queries of `dev` from which on candidates are measured there instead of on `train`."""
 FOLDS, FEW = (2, 4), 300
@@ -39,8 +38,8 @@ QUERIES = 600
 """Queries that take part in the cross-validation, at most: a seeded sample of each split."""
 ERRORS = 2.0
 """Standard errors by which a gain must differ from 0: dozens of candidates are compared."""
-TOLERANCE = 0.005
-"""Loss of nDCG@20 in disjoint folds that counts as noise."""
+SHIFT = 0.25
+"""Share of later queries that are expected to ask for documents that no judged query asks for."""
 
 
 @dataclass(frozen=True)
@@ -51,53 +50,26 @@ class Row:
     random: float
     disjoint: float
     gain: float
-    """Over learning nothing, in random folds."""
+    """Expected over learning nothing: of random and disjoint folds, weighted by `SHIFT`."""
     error: float
     """Standard error of the gain."""
-    loss: float
-    """Of disjoint folds against learning nothing, less its standard error."""
 
 
 @dataclass(frozen=True)
 class Selection:
     """What was chosen, and the table it was chosen from."""
 
-    vectors: str
-    """The kind of vectors."""
-    words: float
+    weights: Weights
     chosen: Candidate
     rows: tuple[Row, ...]
-    weights: tuple[tuple[str, float, float], ...] = ()
-    """Kind of vectors, weight of words and nDCG@20 of φ₀, as compared."""
+    compared: tuple[tuple[Weights, float], ...] = ()
+    """Weights and the nDCG@20 of φ₀ with them."""
     measured: str = "train"
     """The split whose queries were held out."""
 
 
-def choose_weights(
-    views: Mapping[str, LookAhead], queries: TrainingSet
-) -> tuple[str, float, tuple[tuple[str, float, float], ...]]:
-    """The kind of vectors and the weight of BM25 with the best nDCG@20 of φ₀, and all that were compared.
-
-    The first kind with the configured weight is kept unless another is better by more than a standard error.
-    """
-    usual = next(iter(views)), next(iter(views.values())).config.words
-    values: dict[tuple[str, float], list[float]] = {}
-    for kind, plain in views.items():
-        dense = plain.with_config(replace(plain.config, words=0.0)).scores(queries.texts, queries.vectors)
-        words = None if plain.bm25 is None else plain.bm25.scores(queries.texts)
-        for weight in {usual[1], *WORDS} if words is not None else (usual[1],):
-            scores = dense if words is None else dense + np.float32(weight) * words
-            values[kind, weight] = Learner(plain).ndcg(scores, queries.judged)
-    compared = {way: float(np.mean(found)) for way, found in values.items()}
-    best = max(sorted(compared), key=lambda way: round(compared[way], 4))
-    gains = np.array(values[best]) - np.array(values[usual])
-    if gains.mean() <= _error(gains[:, None])[0]:
-        best = usual
-    return *best, tuple((*way, mean) for way, mean in compared.items())
-
-
 def select(
-    views: Mapping[str, LookAhead],
+    views: PlainViews,
     splits: Mapping[str, TrainingSet | Unencoded],
     *,
     options: Sequence[Candidate] | None = None,
@@ -105,10 +77,10 @@ def select(
     seed: int = 0,
     progress: Callable[[str], None] = lambda line: None,
 ) -> Selection:
-    """Choose the vectors, the weight of words and the candidate.
+    """Choose the vectors, the weights of words and the candidate.
 
     Args:
-        views: φ with nothing learned, by kind of vectors.
+        views: φ with nothing learned.
         splits: the judged queries, `train` and maybe `dev`.
         options: the candidates, learning nothing first; None is all of `candidates`.
         variant: the loss of these.
@@ -119,8 +91,8 @@ def select(
     some = {name: queries.sample(QUERIES, seed) for name, queries in splits.items()}
     held = some[measured]
     progress(f"weights of words and vectors, on {len(held)} queries of {measured}")
-    kind, words, compared = choose_weights(views, held)
-    plain = views[kind].with_config(replace(views[kind].config, words=words))
+    weights, compared = choose_weights(views, held)
+    plain = views.at(weights)
     if options is None:
         sources = [name for name in splits if name == "train" or name == measured]
         options = candidates(sources, words=plain.bm25 is not None, variant=variant)
@@ -136,21 +108,12 @@ def select(
         ]
         rows += folds.rows([options[0], *others])[1:]
         best = _best(rows)
-    return Selection(kind, words, best.candidate, tuple(rows), compared, measured)
+    return Selection(weights, best.candidate, tuple(rows), compared, measured)
 
 
 def _best(rows: Sequence[Row]) -> Row:
-    good = [row for row in rows if row.gain > ERRORS * row.error and row.loss <= TOLERANCE]
+    good = [row for row in rows if row.gain > ERRORS * row.error]
     return max(good, key=lambda row: row.gain, default=rows[0])
-
-
-def _error(gains: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The standard error of the mean of each column; infinite for a single query."""
-    count, columns = gains.shape
-    if count < 2:
-        return np.full(columns, np.inf)
-    error: NDArray[np.float64] = gains.std(0, ddof=1) / np.sqrt(count)
-    return error
 
 
 @dataclass(frozen=True)
@@ -180,19 +143,11 @@ class _Folds:
             for kind, found in values.items():
                 self.progress(f"{kind} fold {fold + 1} of {folds}")
                 found[held] = self._measured(held, options, disjoint=kind == "disjoint")
-        gains = {kind: found - found[:, :1] for kind, found in values.items()}
-        errors = {kind: _error(found) for kind, found in gains.items()}
-        means = {kind: found.mean(0) for kind, found in values.items()}
+        expected = (1 - SHIFT) * values["random"] + SHIFT * values["disjoint"]
+        gains = expected - expected[:, :1]
+        columns = values["random"].mean(0), values["disjoint"].mean(0), gains.mean(0), standard_error(gains)
         return [
-            Row(
-                option,
-                float(means["random"][place]),
-                float(means["disjoint"][place]),
-                float(gains["random"][:, place].mean()),
-                float(errors["random"][place]),
-                float(-gains["disjoint"][:, place].mean() - errors["disjoint"][place]),
-            )
-            for place, option in enumerate(options)
+            Row(option, *(float(column[place]) for column in columns)) for place, option in enumerate(options)
         ]
 
     def _measured(
@@ -203,16 +158,22 @@ class _Folds:
         asked, base = own.only(held.tolist()), self.base[self.measured][held]
         hidden = {d for row in asked.judged for d, g in row.items() if g > 0} if disjoint else set()
         fitted: dict[tuple[str, RegressionConfig | None], LookAhead] = {} if disjoint else dict(self.others)
+        views: dict[tuple[str, RegressionConfig | None], dict[str, Floats]] = {}
         columns = []
         for option in options:
             if not option.learns:
                 columns.append(self.learner.ndcg(base, asked.judged))
                 continue
-            if (option.split, option.regression) not in fitted:
-                fitted[option.split, option.regression] = self._fitted(option, held, hidden)
-            config = replace(self.learner.plain.config, gate=option.gate, memory=option.memory)
-            learned = fitted[option.split, option.regression].with_config(config)
-            scores = base + sum(learned.learned_views(asked.vectors).values(), np.float32(0.0))
+            key = option.split, option.regression
+            if key not in fitted:
+                fitted[key] = self._fitted(option, held, hidden)
+            if key not in views:  # without a gate and with weight 1; both are applied below
+                whole = replace(self.learner.plain.config, gate=None, memory=1.0)
+                views[key] = fitted[key].with_config(whole).learned_views(asked.vectors)
+            gated = fitted[key].with_config(replace(self.learner.plain.config, gate=option.gate))
+            none = np.zeros((), np.float32)
+            learned = views[key].get("learned", none) + option.memory * views[key].get("memory", none)
+            scores = base + gated.trust(asked.vectors)[:, None] * learned
             columns.append(self.learner.ndcg(scores, asked.judged))
         if not disjoint:
             self.others.update({key: one for key, one in fitted.items() if key[0] != self.measured})
@@ -231,7 +192,7 @@ class _Folds:
         if option.regression is not None:
             base = self.base[option.split][np.array(rest)[kept]]
             short = replace(option.regression, iterations=ITERATIONS)
-            offsets = learner.offsets(known, short, base=base)
+            offsets = FullVectors(learner.offsets(known, short, base=base))
         memory = Memory.of(known.vectors, known.judged, learner.places)
         centre = known.vectors.mean(0)
         return replace(learner.plain, offsets=offsets, centre=centre, memory=memory)

@@ -18,7 +18,7 @@ from gr2.decode.paths import paths_of
 from gr2.docids.trie import Trie
 from gr2.model.config import Normaliser
 from gr2.model.network import END, START, Network
-from gr2.training import losses
+from gr2.training import likelihoods
 
 PASS_COST = 128
 """Cost of one more pass through the decoder, as the number of padding tokens it must save (measured)."""
@@ -113,12 +113,14 @@ class TeacherForcing:
         """Log-likelihoods [R] from decoder states [R, T, W]."""
         real, writes = self._real(hidden, docids), self.writes[docids, : hidden.shape[1]]
         if self.nodes is None:
-            return losses.log_likelihood(network.head(hidden).float(), writes, real, smoothing=self.smoothing)
+            return likelihoods.log_likelihood(
+                network.head(hidden).float(), writes, real, smoothing=self.smoothing
+            )
         at = self.nodes[docids, : hidden.shape[1]][real]
         branching = self.paths.count(at) > 1
         row = torch.nonzero(real)[:, 0][branching]
         position, token, child = self.paths.children(at[branching])
-        steps = losses.trie_log_likelihood(
+        steps = likelihoods.trie_log_likelihood(
             network.head(hidden[real][branching]).float(),
             position,
             token,

@@ -1,4 +1,4 @@
-"""The paper's variants and the losses of query-docid pairs, each in a registry that users can extend.
+"""The variants and the losses of query-docid pairs, each in a registry that users can extend.
 
 A new variant is one function and one row, also from outside the package:
 
@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 QueryLoss = Callable[["Tensor", "Tensor", int], "Tensor"]
-"""log P(id ∣ q) of each docid row [D], grades [B, D] and L → the loss of each query [B]."""
+"""log P(id ∣ q) of each docid row [D], grades [B, D] and L → the loss of each query [B].
+
+Grades are integers; the loss `soft` also takes a teacher's weights, which are floats."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +30,7 @@ class Variant:
     """What distinguishes a variant from the full model."""
 
     summary: str
-    """One line, with the paper's name."""
+    """One line, with the paper's name if it has one."""
     switches: Mapping[str, Any] = field(default_factory=dict)
     """Fields of `ObjectiveConfig` that the variant sets."""
     scheme: str = ""
@@ -55,7 +57,25 @@ def _lambda_rank(log_likelihoods: "Tensor", grades: "Tensor", levels: int) -> "T
     return pairs + losses.lambda_rank(log_likelihoods, grades)
 
 
-QUERY_LOSSES: dict[str, QueryLoss] = {"mle": _mle, "weighted": _weighted, "lambda_rank": _lambda_rank}
+def _listwise(log_likelihoods: "Tensor", grades: "Tensor", levels: int) -> "Tensor":
+    from gr2.training import losses
+
+    return losses.listwise(log_likelihoods, grades)
+
+
+def _soft(log_likelihoods: "Tensor", grades: "Tensor", levels: int) -> "Tensor":
+    from gr2.training import losses
+
+    return losses.soft_ce(log_likelihoods, losses.grade_weights(grades, levels))
+
+
+QUERY_LOSSES: dict[str, QueryLoss] = {
+    "mle": _mle,
+    "weighted": _weighted,
+    "lambda_rank": _lambda_rank,
+    "listwise": _listwise,
+    "soft": _soft,
+}
 """Losses of query-docid pairs, by the name that `ObjectiveConfig.query_loss` takes."""
 
 VARIANTS: dict[str, Variant] = {
@@ -68,8 +88,21 @@ VARIANTS: dict[str, Variant] = {
         summary="CE: cross-entropy weighted by grade", switches={"gamma": 0.0, "query_loss": "weighted"}
     ),
     "LR": Variant(summary="LR: LambdaRank", switches={"gamma": 0.0, "query_loss": "lambda_rank"}),
+    # paper: not in it, from here on.
+    "listwise": Variant(
+        summary="ListNet with target 2^g − 1", switches={"gamma": 0.0, "query_loss": "listwise"}
+    ),
+    # The losses of two grades have different denominators, so one does not bound the other.
+    "decoupled": Variant(
+        summary="MGCC that contrasts a docid with lower grades only",
+        switches={"against": "lower", "constraint": "off"},
+    ),
+    "soft": Variant(
+        summary="soft grades of a teacher; with integer grades the same as listwise",
+        switches={"gamma": 0.0, "query_loss": "soft"},
+    ),
 }
-"""The variants of the paper's ablation, and those registered by users."""
+"""The variants of the paper's ablation, three that are not in the paper, and those registered by users."""
 
 
 def register_variant(

@@ -23,8 +23,9 @@ from gr2.model.backbone import makes_vectors
 from gr2.model.config import VectorConfig
 from gr2.model.device import device_of
 from gr2.model.document_vectors import document_vectors, encode_documents, keep_vectors, vectors_path
-from gr2.model.encoder import Encoder, Vectors
+from gr2.model.encoder import Vectors
 from gr2.model.gr2 import GR2
+from gr2.model.text_encoder import load_encoder
 from gr2.report import label_of, write_report
 from gr2.report.evidence import DEPTH
 from gr2.schemes.registry import scheme_of
@@ -34,7 +35,16 @@ from gr2.systems.config import GenerativeConfig
 from gr2.systems.dense import Dense
 from gr2.systems.generative import make_docids
 from gr2.training.config import TrainingConfig, as_json, with_settings
-from gr2.training.fit import Prepared, check, fit, prepare, resumable, wants_vectors
+from gr2.training.fit import (
+    Prepared,
+    check,
+    check_look_ahead,
+    fit,
+    plain_views,
+    prepare,
+    resumable,
+    wants_vectors,
+)
 from gr2.training.variants import variant_of
 from gr2.workflows.budget import step_seconds
 
@@ -102,7 +112,7 @@ def index(job: IndexJob, say: Say = lambda line: None) -> GR2:
         say("encoding: every document gets a vector, from which training starts")
         how = job.training.prior.documents if job.seconds is None else _detail(job, len(docids))
         job = job.with_training("prior.documents", how)
-        vectors, run = _untrained(job, docids, how)
+        vectors, run = _untrained(job, docids, how, job.config.backbone)
         runs.append(run)
         read = f"up to {how.pieces} pieces" if how.pieces else f"the first {how.max_tokens} tokens"
         say(f"vectors: from {read} of each document; they are added to the decoder's logits")
@@ -138,18 +148,17 @@ def _finished(
 def _look_ahead(job: IndexJob, docids: Docids, say: Say) -> tuple[GR2, list[Run]]:
     """The model with look-ahead, and the runs of what it was made from: dense, hybrid, hybrid with memory."""
     how, runs = job.training.look_ahead.documents, list[Run]()
-    if makes_vectors(job.config.backbone):
+    encoder = job.training.look_ahead.encoder or job.config.backbone
+    if makes_vectors(encoder):
         read = f"up to {how.pieces} pieces" if how.pieces else f"the first {how.max_tokens} tokens"
         say(f"encoding: {read} of each document")
-        runs.append(_untrained(job, docids, how)[1])
+        runs.append(_untrained(job, docids, how, encoder)[1])
     say("look-ahead: words and vectors score documents; cross-validation chooses what judgements add")
     model = _fit(job, docids, None, job.out)
     facts, queries = model.provenance["look_ahead"], _queries(job)
-    assert model.look_ahead is not None
-    config = model.look_ahead.config
-    kind = facts.get("vectors", "lead")
-    say(f"learned: {facts['chosen']}; weights: vectors ({kind}) {config.scale:g}, words {config.words:g}")
-    hybrid = model.with_look_ahead(model.look_ahead.unlearned())
+    views, _ = plain_views(model, job.collection, job.config.backbone, job.folder, job.training)
+    say(f"learned: {facts['chosen']}; weights: {facts.get('weights', views.usual)}")
+    hybrid = model.with_look_ahead(views.at(views.usual))
     runs.append(hybrid.search_many(queries, DEPTH, job.config.search, name=HYBRID))
     return model, runs
 
@@ -159,7 +168,7 @@ def _check(job: IndexJob) -> None:
     check_replaceable(job.out)
     if job.seconds is not None and job.training.look_ahead.enabled:
         raise ValueError(
-            "a time budget plans the training of a decoder, and look-ahead trains none: leave it out, or add "
+            "a time budget plans the training of a whole decoder, not of look-ahead: leave it out, or add "
             "--preset decoder"
         )
     variants = (job.training.variant, *job.compare_with)
@@ -168,6 +177,7 @@ def _check(job: IndexJob) -> None:
     if len(set(variants)) < len(variants):
         raise ValueError(f"a variant is named twice: {', '.join(variants)}")
     scheme_of(job.config.docids.scheme)
+    check_look_ahead(job.training, job.collection)
     device_of(job.training.device)
     path = job.folder / JOB
     if not path.exists() or list(job.folder.iterdir()) == [path]:  # nothing was done yet
@@ -215,17 +225,16 @@ def _fit(
     )
 
 
-def _untrained(job: IndexJob, docids: Docids, how: VectorConfig) -> tuple[Vectors, Run]:
+def _untrained(job: IndexJob, docids: Docids, how: VectorConfig, name: str) -> tuple[Vectors, Run]:
     """The documents' vectors, and the run of the untrained encoder with them; both are saved."""
-    backbone = job.config.backbone
-    path = vectors_path(job.collection, backbone, job.folder, how)
+    path = vectors_path(job.collection, name, job.folder, how)
     kept = path.with_suffix(".trec")
     if not (path.exists() and kept.exists()):
-        encoder = Encoder.load(backbone, device=job.training.device)
+        encoder = load_encoder(name, device=job.training.device)
         dense = Dense.index(job.collection.documents, encoder, how, progress=job.progress)
         dense.search(_queries(job), DEPTH).write(kept)
         keep_vectors(dense.vectors, docids.docnos, path)
-    vectors = document_vectors(job.collection, docids.docnos, backbone, job.folder, how)
+    vectors = document_vectors(job.collection, docids.docnos, name, job.folder, how)
     return vectors, Run(Run.read(kept).rankings, DENSE)
 
 
@@ -233,7 +242,7 @@ def _detail(job: IndexJob, count: int, sample: int = 128) -> VectorConfig:
     """The first of `DETAILS` that fits the budget, timed on a sample of documents, else the last; saved."""
     path = job.folder / DETAIL
     if not path.exists():
-        encoder = Encoder.load(job.config.backbone, device=job.training.device)
+        encoder = load_encoder(job.config.backbone, device=job.training.device)
         worded = (document for document in job.collection.documents if document.contents.split())
         some = list(islice(worded, 0, None, max(1, count // sample)))
         chosen = DETAILS[-1]

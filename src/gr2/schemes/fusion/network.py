@@ -23,7 +23,7 @@ from gr2.model.padding import masked_mean
 from gr2.model.quantised_io import weights_of
 from gr2.schemes.config import FusionConfig
 from gr2.schemes.fusion import latent
-from gr2.training import losses
+from gr2.training import likelihoods
 
 
 class Fusion(nn.Module):
@@ -95,7 +95,7 @@ class Fusion(nn.Module):
         """The log-likelihood [B] of targets [B, T] that include END, given what the decoder attends to."""
         reads = torch.cat([torch.full_like(targets[:, :1], START), targets[:, :-1]], 1)
         hidden = self.generator.decode(*memory, reads)
-        return losses.log_likelihood(
+        return likelihoods.log_likelihood(
             self.generator.head(hidden).float(), targets, real, smoothing=self.config.smoothing
         )
 

@@ -1,0 +1,242 @@
+"""`gr2 judgements ...`: import, export, compare and count judgements, or derive them from clicks."""
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from tyro.conf import Positional, arg
+from tyro.extras import SubcommandApp
+
+from gr2.cli.app import Folder, Settings, app, open_named
+from gr2.judge.clicks import ClicksConfig
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Container
+
+    from gr2.judge.judgements import Judgement
+    from gr2.judge.store import JudgeConfig, JudgementStore
+
+Files = Annotated[Positional[tuple[Path, ...]], arg(metavar="FILE [FILE ...]")]
+Logs = Annotated[Positional[tuple[Path, ...]], arg(metavar="LOG [LOG ...]")]
+
+judgements = SubcommandApp()
+app.command(judgements, name="judgements", help="Import, export, compare or count judgements.")
+
+
+@judgements.command(name="import")
+def import_(
+    files: Files,
+    /,
+    *,
+    folder: Path,
+    judge: str = "imported",
+    queries: Path | None = None,
+    collection: str | None = None,
+    source: Literal["judged", "clicks"] = "judged",
+    grades: int | None = None,
+    words: tuple[str, ...] = (),
+) -> None:
+    """Read judgement files into a folder of judgements; if anything is wrong, nothing is written.
+
+    Args:
+        files: BEIR folders (queries.jsonl, qrels/), TREC qrels, and Quepid's CSV exports (basic, detailed or
+            book); each is recognised.
+        folder: The folder of judgements to add to; it is made if it does not exist.
+        judge: Who made them. The judges of a Quepid book are named in the file.
+        queries: The texts of the queries of TREC qrels: topics, or a table (.jsonl, .tsv).
+        collection: Refuse documents that this collection does not have; by default any docno is taken.
+        source: Whether people judged or clicks were counted.
+        grades: The highest grade of a new folder; 4 unless given. An existing folder keeps its own.
+        words: A word for each grade of a new folder, from 0 on; by default the numbers are shown.
+    """
+    from gr2.judge.imports import keep, read_rows
+
+    config = _config(folder, grades, words)
+    docnos = None if collection is None else open_named(collection).docnos
+    rows = [row for path in files for row in read_rows(path, judge, queries, source)]
+    if not rows:
+        raise ValueError("expected at least one file with judgements")
+    kept = _added(folder, config, lambda store: keep(store, rows), docnos)
+    print(f"{len(kept):,} judgements of {len({each.qid for each in kept}):,} queries added to {folder}")
+
+
+def _config(folder: Path, grades: int | None, words: tuple[str, ...]) -> "JudgeConfig":
+    """The settings of a folder: its own if it has any and no others are asked for."""
+    from gr2.judge.store import JudgeConfig, read_config
+
+    if _filled(folder) and grades is None and not words:
+        return read_config(folder)
+    return JudgeConfig(grades=(len(words) - 1 if words else 4) if grades is None else grades, words=words)
+
+
+def _filled(folder: Path) -> bool:
+    return folder.exists() and any(folder.iterdir())
+
+
+def _added(
+    folder: Path,
+    config: "JudgeConfig",
+    add: "Callable[[JudgementStore], list[Judgement]]",
+    docnos: "Container[str] | None" = None,
+) -> "list[Judgement]":
+    """Add to a folder; for a new one it is tried elsewhere first, so that an error leaves no empty folder."""
+    from gr2.judge.store import JudgementStore
+
+    if not _filled(folder):
+        with TemporaryDirectory() as elsewhere:
+            add(JudgementStore(Path(elsewhere), config, docnos=docnos))
+    return add(JudgementStore(folder, config, docnos=docnos))
+
+
+@judgements.command
+def export(
+    folder: Folder,
+    /,
+    *,
+    out: Path,
+    format: Literal["trec", "beir"] = "trec",
+    split: str = "train",
+    judge: str | None = None,
+    source: Literal["judged", "clicks"] | None = None,
+) -> None:
+    """Write one grade for each query and document, in TREC's or BEIR's form.
+
+    The grade is the median of all judges; of two middle grades the lower one. Clicks count only for pairs
+    that nobody judged.
+
+    Args:
+        folder: The folder of judgements.
+        out: The folder to write; it appears whole or not at all.
+        format: TREC: topics.txt and qrels.txt; BEIR: queries.jsonl and qrels/SPLIT.tsv.
+        split: The name of BEIR's qrels file.
+        judge: Take the latest grades of this judge alone.
+        source: Take only what people judged, or only what clicks say; by default both.
+    """
+    from gr2.judge.exports import export
+    from gr2.judge.store import JudgementStore
+
+    store = JudgementStore(folder)
+    qrels = store.qrels(judge, source)
+    export(store.queries(), qrels, out, format, split)
+    print(f"{sum(map(len, qrels.values())):,} judgements of {len(qrels):,} queries written to {out}")
+
+
+@judgements.command
+def agreement(folder: Folder, /, *, conflicts: int = 20) -> None:
+    """How far every two judges agree on what both judged: Cohen's weighted kappa, and their conflicts.
+
+    Args:
+        folder: The folder of judgements.
+        conflicts: How many conflicts to show of each two judges, the largest first.
+    """
+    from gr2.evaluate.tables import render
+    from gr2.judge.agreement import agreements
+    from gr2.judge.store import JudgementStore
+
+    store = JudgementStore(folder)
+    found = agreements(store.current().values())
+    if not found:
+        judges = ", ".join(store.judges()) or "none"
+        raise ValueError(
+            f"{folder}: no two judges have judged the same document for a query; judges: {judges}"
+        )
+    rows = [
+        [
+            *each.judges,
+            f"{each.pairs:,}",
+            f"{each.same / each.pairs:.0%}",
+            *map(_kappa, (each.linear, each.quadratic)),
+        ]
+        for each in found
+    ]
+    print(render(["judge", "judge", "common", "equal", "kappa linear", "kappa quadratic"], rows))
+    for each in found:
+        hidden = len(each.conflicts) - conflicts
+        plural = "s" * (len(each.conflicts) != 1)
+        print(f"\n{' and '.join(each.judges)}: {len(each.conflicts):,} conflict{plural}")
+        for conflict in each.conflicts[: max(0, conflicts)]:
+            print("  {} : {}  {}  {}".format(*conflict.grades, conflict.docno, conflict.query))
+        if hidden > 0:
+            print(f"  and {hidden:,} more")
+
+
+def _kappa(value: float) -> str:
+    return f"{value:.3f}" if value == value else "undefined"
+
+
+@judgements.command(name="from-clicks")
+def from_clicks(
+    logs: Logs,
+    /,
+    *,
+    out: Path,
+    format: Literal["tsv", "ubi"] = "tsv",
+    config: Annotated[ClicksConfig, Settings] = ClicksConfig(),  # noqa: B008
+    judge: str = "clicks",
+) -> None:
+    """Derive graded pseudo-judgements from clicks, with position bias corrected; they are marked as such.
+
+    How much each position is looked at is estimated from the log: documents that were shown at several
+    positions for the same query tell it (position-based model, EM). Relevance is clicks divided by looks.
+
+    Args:
+        logs: TSV files with the columns query, docno, shown_at (from 1) and clicked (0 or 1); or records of
+            ubi_queries and ubi_events as NDJSON.
+        out: The folder of judgements to add to; it is made if it does not exist.
+        format: The form of the log.
+        config: How clicks become grades.
+        judge: The name these judgements get.
+    """
+    from gr2.evaluate.tables import render
+    from gr2.judge.click_log import read_log
+    from gr2.judge.clicks import click_judgements, fit_positions, grade_pairs
+
+    if not logs:
+        raise ValueError("expected at least one log")
+    highest = len(config.thresholds)
+    settings = _config(out, None if _filled(out) else highest, ())
+    if settings.grades < highest:
+        raise ValueError(f"{out}: has grades up to {settings.grades}, too few for {highest} thresholds")
+    log = read_log(logs, format)
+    model = fit_positions(log, config)
+    pairs = grade_pairs(log, model, config)
+    if not pairs:
+        raise ValueError(f"{logs[0]}: nothing was shown {config.min_shown} times; see --min-shown")
+    _added(out, settings, lambda store: store.append(click_judgements(pairs, judge)))
+    rows = [
+        [str(place), f"{value:.3f}", "" if place in model.compared else "assumed: the log cannot tell"]
+        for place, value in model.propensities.items()
+    ]
+    print(render(["position", "propensity", ""], rows))
+    everything = len({cell[:2] for cell in log.shown})
+    print(
+        f"\n{len(pairs):,} pairs of query and document added to {out}; "
+        f"{everything - len(pairs):,} left out, shown less than {config.min_shown} times"
+        + (f"; {log.skipped:,} events could not be used" if log.skipped else "")
+    )
+
+
+@judgements.command
+def show(folder: Folder, /) -> None:
+    """Count judgements by judge and grade, and the queries and documents they are about.
+
+    Args:
+        folder: The folder of judgements.
+    """
+    from gr2.evaluate.tables import render
+    from gr2.judge.store import JudgementStore
+
+    store = JudgementStore(folder)
+    current = store.current().values()
+    header = ["judge", "source", "queries", *map(store.config.word, range(store.config.grades + 1)), "all"]
+    rows = []
+    for judge, source in sorted({(each.judge, each.source) for each in current}):
+        own = [each for each in current if (each.judge, each.source) == (judge, source)]
+        counts = [sum(each.grade == grade for each in own) for grade in range(store.config.grades + 1)]
+        rows.append(
+            [judge, source, *(f"{n:,}" for n in (len({each.qid for each in own}), *counts, len(own)))]
+        )
+    documents = len({each.docno for each in current})
+    print(f"{len(current):,} judgements of {len(store.queries()):,} queries and {documents:,} documents")
+    if rows:
+        print(f"\n{render(header, rows)}")

@@ -1,0 +1,1 @@
+"""Graded judgements: kept safely, compared, merged, imported, exported, and derived from clicks."""

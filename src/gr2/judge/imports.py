@@ -1,0 +1,165 @@
+"""Judgement files that people have → a store. Errors name the file and line, and then nothing is written.
+
+| what | how it is recognised | what is read |
+|---|---|---|
+| BEIR | a folder | queries.jsonl (or .tsv, topics.txt) and every file of qrels/ |
+| TREC | any other file | `qid 0 docno grade`, or BEIR's three columns; the texts are in a file of their own |
+| Quepid | .csv | see `quepid_rows` |
+
+Negative grades, which TREC uses for spam, become 0.
+"""
+
+import csv
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from gr2.data.formats.folder import QRELS_KINDS, read_query_file
+from gr2.data.formats.lines import FormatError, find, kind, text_lines
+from gr2.data.formats.trec import numbered_qrels
+from gr2.judge.judgements import Judgement, Source
+from gr2.judge.store import InvalidJudgement, JudgementStore
+
+QUERY_COLUMNS = ("query", "query text")
+DOCNO_COLUMNS = ("docid", "doc id")
+RATING = re.compile(r"([0-9]{1,4})(\.0+)?")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One judgement and the place it was read from."""
+
+    path: Path
+    line: int
+    judgement: Judgement
+
+
+def import_files(
+    store: JudgementStore,
+    files: Iterable[Path],
+    *,
+    judge: str,
+    queries: Path | None = None,
+    source: Source = "judged",
+) -> list[Judgement]:
+    """Read files into a store: all of their judgements, or none if one is wrong.
+
+    Args:
+        store: Where they are kept.
+        files: BEIR folders, TREC qrels and Quepid exports.
+        judge: Who made them; the judges of a Quepid book are named in the file instead.
+        queries: The texts of the queries of TREC qrels: topics, or a table (.jsonl, .tsv).
+        source: Whether people judged or clicks were counted.
+    """
+    return keep(store, [row for path in files for row in read_rows(path, judge, queries, source)])
+
+
+def keep(store: JudgementStore, rows: Sequence[Row]) -> list[Judgement]:
+    """Keep rows that were read; an invalid one raises an error with its place, and none is written."""
+    try:
+        return store.append(row.judgement for row in rows)
+    except InvalidJudgement as error:
+        row = rows[error.index]
+        raise FormatError(row.path, row.line, str(error)) from None
+
+
+def read_rows(
+    path: Path, judge: str, queries: Path | None = None, source: Source = "judged"
+) -> Iterator[Row]:
+    """Read one file or folder of any of the forms."""
+    if path.is_dir():
+        return beir_rows(path, judge, source)
+    if kind(path) == ".csv":
+        return quepid_rows(path, judge, source)
+    if queries is None:
+        raise FormatError(path, 0, "qrels name their queries by qid only: give the file of their texts too")
+    return qrels_rows(path, read_query_file(queries), judge, source)
+
+
+def beir_rows(folder: Path, judge: str, source: Source = "judged") -> Iterator[Row]:
+    """Read the queries and all qrels of a BEIR folder; it needs no corpus."""
+    texts = find(folder, "queries.jsonl", "queries.tsv", "topics.txt")
+    files = [path for path in sorted((folder / "qrels").glob("*")) if kind(path) in QRELS_KINDS]
+    if texts is None or not files:
+        raise FormatError(folder, 0, "expected queries.jsonl and qrels/NAME.tsv in this folder")
+    queries = read_query_file(texts)
+    for path in files:
+        yield from qrels_rows(path, queries, judge, source)
+
+
+def qrels_rows(
+    path: Path, queries: Mapping[str, str], judge: str, source: Source = "judged"
+) -> Iterator[Row]:
+    """Read qrels in TREC's or BEIR's columns."""
+    for line, qid, docno, grade in numbered_qrels(path):
+        if qid not in queries:
+            raise FormatError(path, line, f"judges the query {qid!r}, which is not among the queries")
+        judgement = Judgement(queries[qid], docno, max(0, grade), judge, qid=qid, source=source)
+        yield Row(path, line, judgement)
+
+
+def quepid_rows(path: Path, judge: str, source: Source = "judged") -> Iterator[Row]:
+    """Read a CSV export of Quepid; the columns may have any order and case, and other columns are ignored.
+
+    - Basic: `query`, `docid`, `rating`.
+    - Detailed: `Query Text`, `Doc ID`, `Rating`, among Team Name, Case Name, Case ID, Doc Position, Title.
+    - Book: `query`, `docid`, and one column of ratings for each judge, who is named in the header.
+
+    A row without a rating is skipped: Quepid writes one for a query that has none. `3.0` is read as 3.
+    """
+    reader = csv.reader((f"{text}\n" for _, text in _unbroken(path)), strict=True)
+    header: list[str] = []
+    try:
+        for cells in filter(None, reader):
+            if not header:
+                header = [cell.strip() for cell in cells]
+                query, docno, ratings = _columns(path, header, judge)
+                continue
+            if len(cells) > len(header):
+                raise FormatError(path, reader.line_num, f"expected {len(header)} cells, found {len(cells)}")
+            padded = [cell.strip() for cell in cells] + [""] * (len(header) - len(cells))
+            for column, name in ratings.items():
+                if padded[column]:
+                    grade = _grade(path, reader.line_num, padded[column])
+                    judgement = Judgement(padded[query], padded[docno], grade, name, source=source)
+                    yield Row(path, reader.line_num, judgement)
+    except csv.Error as error:
+        raise FormatError(path, reader.line_num, f"expected comma-separated values: {error}") from None
+    if not header:
+        raise FormatError(path, 0, "expected a header such as query,docid,rating")
+
+
+def _unbroken(path: Path) -> Iterator[tuple[int, str]]:
+    """All lines, also blank ones, so that the CSV reader counts as an editor does."""
+    expected = 1
+    for number, text in text_lines(path):
+        yield from ((blank, "") for blank in range(expected, number))
+        yield number, text
+        expected = number + 1
+
+
+def _columns(path: Path, header: list[str], judge: str) -> tuple[int, int, dict[int, str]]:
+    """The columns of the query and of the docno, and those of ratings with their judges."""
+    names = [name.lower() for name in header]
+    query = [names.index(name) for name in QUERY_COLUMNS if name in names]
+    docno = [names.index(name) for name in DOCNO_COLUMNS if name in names]
+    if not query or not docno:
+        found = ",".join(header)[:80]
+        raise FormatError(path, 1, f"expected the columns query, docid and rating, found {found!r}")
+    if "rating" in names:
+        return query[0], docno[0], {names.index("rating"): judge}
+    if names[:2] != ["query", "docid"] or len(names) < 3 or not all(header):
+        raise FormatError(
+            path, 1, "expected a column `rating`, or query, docid and one column for each judge"
+        )
+    if len(set(header)) < len(header):
+        raise FormatError(path, 1, "expected judges with different names")
+    return query[0], docno[0], {column: header[column] for column in range(2, len(header))}
+
+
+def _grade(path: Path, line: int, text: str) -> int:
+    found = RATING.fullmatch(text)
+    if found is None:
+        raise FormatError(path, line, f"expected a rating that is a whole number, found {text[:40]!r}")
+    return int(found[1])

@@ -1,0 +1,88 @@
+"""Look-ahead ↔ a folder: arrays, settings, the index of words, and the static encoder if it has one."""
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors.numpy import load_file, save_file
+from scipy import sparse
+
+from gr2.bm25 import BM25, BM25Config
+from gr2.model.config import LookAheadConfig
+from gr2.model.document_vectors import Pieces
+from gr2.model.look_ahead import LookAhead, Memory
+from gr2.model.query_encoder import WordMap
+from gr2.model.static_encoder import StaticEncoder
+from gr2.model.vector_storage import Arrays, read_stored
+from gr2.store import atomic_folder, verify, write_json
+
+
+def save_look_ahead(look_ahead: LookAhead, folder: Path) -> None:
+    """Write everything as a folder with a manifest."""
+    pieces = look_ahead.pieces
+    content = {
+        "config": asdict(look_ahead.config),
+        "docnos": list(look_ahead.docnos),
+        "mix": None if pieces is None else pieces.mix,
+    }
+    with atomic_folder(folder) as temporary:
+        save_file(_arrays(look_ahead), temporary / "look_ahead.safetensors")
+        write_json(temporary / "look_ahead.json", content)
+        if look_ahead.bm25 is not None:
+            look_ahead.bm25.save(temporary / "bm25")
+        if look_ahead.encoder is not None:
+            look_ahead.encoder.save(temporary / "encoder")
+
+
+def load_look_ahead(folder: Path) -> LookAhead:
+    """Read what `save_look_ahead` wrote; a changed byte is refused. Words stay on disk, memory-mapped."""
+    import orjson
+
+    verify(folder)
+    content = orjson.loads((folder / "look_ahead.json").read_bytes())
+    stored, arrays = content["config"], load_file(folder / "look_ahead.safetensors")
+    gate = None if stored["gate"] is None else tuple(stored["gate"])
+    vectors, parts = read_stored(arrays, "vectors"), read_stored(arrays, "parts")
+    if vectors is None:
+        raise ValueError(f"{folder}: look_ahead.safetensors has no vectors of documents")
+    return LookAhead(
+        LookAheadConfig(**{**stored, "bm25": BM25Config(**stored["bm25"]), "gate": gate}),
+        tuple(content["docnos"]),
+        vectors,
+        None if parts is None else Pieces(parts, arrays["starts"], content["mix"]),
+        BM25.load(folder / "bm25") if (folder / "bm25").exists() else None,
+        read_stored(arrays, "offsets"),
+        _memory(arrays, len(content["docnos"])),
+        arrays.get("centre"),
+        WordMap(arrays["map.centre"], arrays["map.turn"]) if "map.turn" in arrays else None,
+        StaticEncoder.load(folder / "encoder") if (folder / "encoder").exists() else None,
+    )
+
+
+def _arrays(look_ahead: LookAhead) -> Arrays:
+    """All arrays by name."""
+    found = look_ahead.vectors.arrays("vectors")
+    if look_ahead.pieces is not None:
+        found |= look_ahead.pieces.parts.arrays("parts") | {"starts": look_ahead.pieces.starts}
+    if look_ahead.offsets is not None:
+        found |= look_ahead.offsets.arrays("offsets")
+    if look_ahead.centre is not None:
+        found["centre"] = np.ascontiguousarray(look_ahead.centre)
+    if look_ahead.word_map is not None:
+        found |= {"map.centre": look_ahead.word_map.centre, "map.turn": look_ahead.word_map.turn}
+    if look_ahead.memory is not None:
+        gains = look_ahead.memory.gains
+        found |= {"queries": look_ahead.memory.queries, "gains.data": gains.data}
+        found |= {"gains.indices": gains.indices, "gains.indptr": gains.indptr}
+    return found
+
+
+def _memory(arrays: Mapping[str, NDArray[Any]], documents: int) -> Memory | None:
+    if "queries" not in arrays:
+        return None
+    gains = (arrays["gains.data"], arrays["gains.indices"], arrays["gains.indptr"])
+    shape = (len(arrays["queries"]), documents)
+    return Memory(arrays["queries"], sparse.csr_matrix(gains, shape=shape))
