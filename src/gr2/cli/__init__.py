@@ -17,7 +17,17 @@ DESCRIPTION = (
     "paper sets the defaults of docids, train, index and run gr2."
 )
 PRESET_COMMANDS = ("docids", "train", "index", "run")
-__all__ = ["collections", "docids", "judgements", "learning", "main", "models", "pretraining", "serving", "systems"]
+__all__ = [
+    "collections",
+    "docids",
+    "judgements",
+    "learning",
+    "main",
+    "models",
+    "pretraining",
+    "serving",
+    "systems",
+]
 
 
 def main() -> None:
