@@ -18,6 +18,7 @@ import numpy as np
 import torch
 from machine import facts
 
+from gr2.bm25 import BM25
 from gr2.data.documents import NAME, DocumentStore
 from gr2.data.formats.folder import read_query_file
 from gr2.model.bounded_search import best_places
@@ -30,8 +31,8 @@ K = 10
 def systems(model: GR2) -> dict[str, Callable[[str], object]]:
     """What is timed, by name."""
     look_ahead, searcher = model.look_ahead, model.searcher()
-    if look_ahead is None or look_ahead.bm25 is None:
-        raise SystemExit("the model has no look-ahead with words: make one with `gr2 index`")
+    if look_ahead is None or not isinstance(look_ahead.bm25, BM25):
+        raise SystemExit("the model has no look-ahead with all words: make one with `gr2 index`")
     encoder, bm25 = model.query_encoder, look_ahead.bm25
 
     def dense(text: str) -> object:

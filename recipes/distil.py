@@ -3,10 +3,10 @@
     python recipes/distil.py --out FOLDER nfcorpus scifact ... [--json FILE]
 
 The teacher is look-ahead with everything that it learns. The student has residual codes of the documents'
-vectors and learns their code vectors from the teacher's rankings of the training queries; it has no words, no
-offsets, no memory, and no vector per document. Code vectors are counted apart, because they do not grow with
-the collection. λ is fixed. Collections with folds are cross-validated, and the documents of a file
-`source_docs.tsv` (qid and docno) are left out of rankings and judgements.
+vectors, and maybe the best words of each document, and learns code vectors from the teacher's rankings of the
+training queries; it has no offsets, no memory, and no vector per document. Code vectors are counted apart,
+because they do not grow with the collection. λ is fixed. Collections with folds are cross-validated, and the
+documents of a file `source_docs.tsv` (qid and docno) are left out of rankings and judgements.
 """
 
 import argparse
@@ -36,6 +36,8 @@ from gr2.training.judged import Unencoded
 from gr2.training.plain_views import PlainViews, Weights
 
 MEASURE, TEACHER = "nDCG@20", "look-ahead"
+WORDS = 48
+"""Words of each document, in 3 bytes each: with 32 codes less than an eighth of a vector of 384 floats."""
 
 
 def students(
@@ -50,9 +52,11 @@ def students(
     systems = {"dense": views.at(Weights(kind, 0.0)), "hybrid": views.at(views.usual), TEACHER: teacher}
     asked = splits["train" if "train" in splits else found.measured].encoded()
     for size, (codes, vectors) in quantised(kind).items():
-        start = coded(teacher, codes, vectors)
-        systems[f"{size} codes, untrained"] = start
-        systems[f"{size} codes, distilled"] = distil(teacher, start, asked.texts, asked.vectors)
+        for words in (0, WORDS):
+            name = f"{size} codes{f' and {words} words' if words else ''}"
+            start = coded(teacher, codes, vectors, words=words)
+            systems[f"{name}, untrained"] = start
+            systems[f"{name}, distilled"] = distil(teacher, start, asked.texts, asked.vectors)
     return systems
 
 
@@ -102,7 +106,8 @@ def _bytes(name: str, figures: dict[str, Any], documents: int) -> str:
     if "codes" in name:
         count = int(name.split()[0])
         shared = figures["bytes"]["vectors"] - count * documents
-        return f"{count} per document, and {shared / 1e6:.1f} MB of code vectors"
+        each = count + figures["bytes"].get("words", 0) / documents
+        return f"{each:.0f} per document, and {shared / 1e6:.1f} MB of code vectors"
     return f"{sum(figures['bytes'].values()) / documents:,.0f} per document"
 
 

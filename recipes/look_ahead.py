@@ -49,7 +49,7 @@ def with_memory(views: PlainViews, splits: Mapping[str, Unencoded]) -> tuple[Loo
     """The strongest control: words, vectors and memory, weighted as is best in random folds."""
     if "train" not in splits:
         return views.at(views.usual), None
-    found = select(views, splits, options=MEMORY_ALONE)
+    found = select(views, splits, options=MEMORY_ALONE, with_prior=False)
     best = max(found.rows, key=lambda row: row.random).candidate
     return Learner(views.at(found.weights)).learn(splits["train"].encoded(), best), replace(
         found, chosen=best

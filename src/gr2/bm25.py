@@ -98,7 +98,7 @@ class BM25:
     def scores(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """The score of every document, in the order of `docnos`, for each query text [Q, N]."""
         found = np.zeros((len(texts), len(self.docnos)), np.float32)
-        for row, terms in enumerate(_tokenise(list(texts), self.config, False, ids=False) if texts else ()):
+        for row, terms in enumerate(query_terms(texts, self.config)):
             if ids := self._known(terms):
                 found[row] = self._retriever.get_scores_from_ids(ids)
         return found
@@ -112,6 +112,12 @@ class BM25:
         return sparse.csc_matrix((parts["data"], parts["indices"], parts["indptr"]), shape=shape).tocsr()
 
     @property
+    def vocabulary(self) -> Mapping[str, int]:
+        """Term → its column in `weights`."""
+        known: Mapping[str, int] = self._retriever.vocab_dict
+        return known
+
+    @property
     def nbytes(self) -> int:
         """The size of the postings in bytes."""
         return sum(
@@ -119,8 +125,7 @@ class BM25:
         )
 
     def _known(self, terms: Sequence[str]) -> list[int]:
-        vocabulary = self._retriever.vocab_dict
-        return [vocabulary[term] for term in terms if term in vocabulary]
+        return [self.vocabulary[term] for term in terms if term in self.vocabulary]
 
     def _best(self, terms: list[str], k: int) -> Ranking:
         """The k best documents by score and our tie rule; bm25s breaks ties at the cutoff arbitrarily."""
@@ -163,6 +168,16 @@ class BM25:
         for name in ("data", "indices", "indptr"):  # slices of a plain array are cheaper than of a memmap
             retriever.scores[name] = np.asarray(retriever.scores[name])
         return cls(BM25Config(**content["config"]), content["docnos"], retriever)
+
+
+def query_terms(texts: Sequence[str], config: BM25Config) -> list[list[str]]:
+    """The stemmed words of each text, with repetitions.
+
+    >>> query_terms(["sour fruits", ""], BM25Config())
+    [['sour', 'fruit'], []]
+    """
+    found: list[list[str]] = _tokenise(list(texts), config, False, ids=False) if texts else []
+    return found
 
 
 def _tokenise(texts: list[str], config: BM25Config, progress: bool, *, ids: bool = True) -> Any:

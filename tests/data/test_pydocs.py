@@ -13,8 +13,8 @@ import pytest
 
 import gr2.data.pydocs
 from gr2.data.collection import Collection
-from gr2.data.pydocs import judgements, missing_judgements, pydocs
-from gr2.data.pydocs.training import CAP, LEAST_WORDS, Entry, first_sentence, training
+from gr2.data.pydocs import SPLITS, judgements, missing_judgements, pydocs
+from gr2.data.pydocs.sentences import CAP, LEAST_WORDS, Entry, first_sentence, sentences
 
 FOLDER = Path(gr2.data.pydocs.__file__).parent
 
@@ -122,6 +122,7 @@ def test_tables_are_well_formed() -> None:
     for name, header in (
         ("queries.tsv", ["qid", "split", "query"]),
         ("qrels.tsv", ["qid", "docno", "grade"]),
+        ("earlier.tsv", ["qid", "docno", "grade"]),
     ):
         rows = list(csv.reader((FOLDER / name).read_text(encoding="utf-8").splitlines(), delimiter="\t"))
         assert rows[0] == header
@@ -133,15 +134,30 @@ def test_tables_are_well_formed() -> None:
     assert set(qids) == judged and all(re.fullmatch(r"py\d{3}", qid) for qid in qids)
 
 
-def test_enough_judgements_in_two_halves() -> None:
+def test_enough_judgements_in_every_split() -> None:
     rows = list(judgements())
-    assert len(rows) >= 130
+    assert len(rows) >= 400
     assert sum(len(grades) for *_, grades in rows) / len(rows) >= 4.5
-    assert all(max(grades.values()) == 3 and min(grades.values()) >= 1 for *_, grades in rows)
+    assert all(max(grades.values()) >= 3 and set(grades.values()) <= {1, 2, 3, 4} for *_, grades in rows)
     splits = Counter(split for _, split, _, _ in rows)
-    assert splits.keys() == {"dev", "test"} and abs(splits["dev"] - splits["test"]) <= 1
+    assert splits.keys() == {"train", "dev", "test"} and splits["train"] >= 200
+    assert splits["dev"] == 80 and splits["test"] == 120
     queries = [query.lower() for _, _, query, _ in rows]
     assert len(set(queries)) == len(queries)
+
+
+def test_no_question_is_a_near_copy_of_another() -> None:
+    asked = [(qid, words(query)) for qid, _, query, _ in judgements()]
+    for place, (qid, one) in enumerate(asked):
+        for other, two in asked[:place]:
+            assert len(one & two) < 0.8 * len(one | two), (qid, other)
+
+
+def test_the_earlier_judgements_are_of_test_questions_and_kept_as_they_were(python: Collection) -> None:
+    earlier, test = python.split("earlier"), python.split("test")
+    assert len(earlier) == 107 and earlier.keys() <= test.keys()
+    assert {grade for row in earlier.values() for grade in row.values()} == {1, 2, 3}
+    assert earlier["py002"] != test["py002"] and earlier["py002"]["heapq.nlargest"] == 3
 
 
 def test_judged_names_are_there_or_dropped(python: Collection) -> None:
@@ -149,11 +165,14 @@ def test_judged_names_are_there_or_dropped(python: Collection) -> None:
     if sys.version_info[:2] == (3, 11) and sys.platform == "linux":
         assert missing == []
     kept = {
-        (qid, docno) for split in ("dev", "test") for qid, row in python.split(split).items() for docno in row
+        (qid, docno)
+        for split in ("train", "dev", "test")
+        for qid, row in python.split(split).items()
+        for docno in row
     }
     assert kept.isdisjoint(missing)
     assert all(docno in python.docnos for _, docno in kept)
-    assert python.grades == 4 and set(python.qrels) == {"train", "dev", "test"}
+    assert python.grades == 4 and set(python.qrels) == {*SPLITS, "sentences"}
 
 
 def test_a_name_that_this_python_lacks_is_logged_and_dropped(
@@ -164,7 +183,7 @@ def test_a_name_that_this_python_lacks_is_logged_and_dropped(
     with caplog.at_level(logging.INFO, logger="gr2.data.pydocs"):
         queries, qrels = gr2.data.pydocs._judgements({"len"})
     assert queries == {"q1": "one"}
-    assert qrels == {"dev": {"q1": {"len": 3}}, "test": {}}
+    assert qrels == {"train": {}, "dev": {"q1": {"len": 3}}, "test": {}, "earlier": {}}
     assert "gone.name" in caplog.text and "gone.too" in caplog.text
 
 
@@ -181,24 +200,27 @@ def test_half_of_the_queries_use_other_words_than_their_answers(python: Collecti
     shares = []
     for _, _, query, grades in judgements():
         asked = words(query)
-        best = [texts[docno] for docno, grade in grades.items() if grade == 3 and docno in texts]
+        top = max(grades.values())
+        best = [texts[docno] for docno, grade in grades.items() if grade == top and docno in texts]
         shares.append(max((len(asked & text) / len(asked) for text in best), default=0.0))
     assert sum(share < 0.5 for share in shares) >= 0.4 * len(shares)
 
 
-def test_training_queries_do_not_tell_their_own_name(python: Collection) -> None:
-    train = python.split("train")
-    assert len(train) > 4_000
-    for qid, judged in train.items():
-        docno, query = qid.removeprefix("train:"), python.queries[qid]
+def test_sentences_do_not_tell_their_own_name(python: Collection) -> None:
+    found = python.split("sentences")
+    assert len(found) > 4_000
+    for qid, judged in found.items():
+        docno, query = qid.removeprefix("sentence:"), python.queries[qid]
         assert judged[docno] == 4 and len(query.split()) >= LEAST_WORDS
         assert docno not in re.findall(r"[\w.]*\w", query)
         assert max(Counter(judged.values()).values()) <= CAP and judged.keys() <= python.docnos.keys()
-    assert train["train:heapq.merge"]["itertools.chain"] == 3
-    assert python.queries["train:heapq.merge"] == "Merge multiple sorted inputs into a single sorted output"
+    assert found["sentence:heapq.merge"]["itertools.chain"] == 3
+    assert (
+        python.queries["sentence:heapq.merge"] == "Merge multiple sorted inputs into a single sorted output"
+    )
 
 
-def test_grades_of_training_queries_follow_the_rule_in_any_order() -> None:
+def test_grades_of_sentences_follow_the_rule_in_any_order() -> None:
     entries = [
         Entry("m", "All that is in here.", "m", ""),
         Entry("m.C", "A class that does many things.", "m", ""),
@@ -208,9 +230,9 @@ def test_grades_of_training_queries_follow_the_rule_in_any_order() -> None:
         Entry("m.f", "Too short.", "m", ""),
         Entry("other.far", "Something far away from here.", "other", ""),
     ]
-    queries, qrels = training(entries)
-    assert queries["train:m.C.go"] == "Go to the place that stop() names"
-    assert qrels["train:m.C.go"] == {
+    queries, qrels = sentences(entries)
+    assert queries["sentence:m.C.go"] == "Go to the place that stop() names"
+    assert qrels["sentence:m.C.go"] == {
         "m.C.go": 4,
         "m.C.stop": 3,
         "other.far": 3,
@@ -219,9 +241,9 @@ def test_grades_of_training_queries_follow_the_rule_in_any_order() -> None:
         "m.C": 1,
         "m.f": 1,
     }
-    assert qrels["train:m.C"] == {"m.C": 4, "m.C.go": 2, "m.C.stop": 2, "m.C.wait": 2, "m": 1, "m.f": 1}
-    assert set(queries) == {"train:m", "train:m.C", "train:m.C.go", "train:other.far"}
-    assert training(reversed(entries)) == (queries, qrels)
+    assert qrels["sentence:m.C"] == {"m.C": 4, "m.C.go": 2, "m.C.stop": 2, "m.C.wait": 2, "m": 1, "m.f": 1}
+    assert set(queries) == {"sentence:m", "sentence:m.C", "sentence:m.C.go", "sentence:other.far"}
+    assert sentences(reversed(entries)) == (queries, qrels)
 
 
 SAMPLE = {
@@ -316,7 +338,7 @@ def test_names_that_a_package_exports(
         "gr2_sample.loose.gamma": "gr2_sample.loose.gamma()",
         "gr2_sample.shapes.Square": "gr2_sample.shapes.Square(side)",
     }
-    assert set(collection.qrels) == {"train"} and collection.name == "pydocs:gr2_sample"
+    assert set(collection.qrels) == {"sentences"} and collection.name == "pydocs:gr2_sample"
     assert "gr2_sample" not in sys.modules
     assert "broken.py" in caplog.text and "latin.py" in caplog.text
 
@@ -330,7 +352,7 @@ def test_a_large_installed_package() -> None:
         "numpy.ma.MaskedArray",
     } <= collection.docnos.keys()
     assert all(docno.startswith("numpy") for docno in collection.docnos)
-    assert len(collection.docnos) > 800 and len(collection.split("train")) > 800
+    assert len(collection.docnos) > 800 and len(collection.split("sentences")) > 800
 
 
 @pytest.mark.parametrize("name", ["no_such_package_at_all", "math", "numpy.linalg", "../numpy", "__main__"])

@@ -93,6 +93,8 @@ class LookAheadConfig:
     """Training queries that the memory consults."""
     temperature: float = 0.05
     """Of the softmax over the cosines to these training queries."""
+    prior: tuple[float, ...] = ()
+    """β, the weight of each of `document_features`; empty leaves them out. Learned from judgements."""
     residual: float = 0.0
     """Weight of sim(f_q, f_id), which the decoder adds to φ; 0 leaves the decoder out."""
 

@@ -1,8 +1,8 @@
-"""φ(q, d): a score of every document before a token is written, from up to four views.
+"""φ(q, d): a score of every document before a token is written, from up to five views.
 
-φ(q, d) = s·⟨q̂, v_d⟩ + w·BM25(q, d) + g(q)·(s·⟨q̂ − q̄, δ_d⟩ + η·m(q, d)): vectors, words, learned offsets δ
-of the documents, and the memory m of judged training queries. The gate g trusts what was learned near the
-queries it was learned from. Without judgements, the first two views are a hybrid search. Offsets
+φ(q, d) = s·⟨q̂, v_d⟩ + w·BM25(q, d) + b_d + g(q)·(s·⟨q̂ − q̄, δ_d⟩ + η·m(q, d)): vectors, words, a prior of the
+documents, learned offsets δ, and the memory m of judged training queries. The gate g trusts what was learned
+near the queries it was learned from. Without judgements, the first two views are a hybrid search. Offsets
 come from `training/regression.py`, `vector_storage.py` stores all vectors, and `look_ahead_io.py` is the
 folder. paper: not in it; the field's word is planning ahead (PAG, SIGIR 2024).
 
@@ -21,10 +21,12 @@ from gr2.bm25 import BM25
 from gr2.data.collection import Document
 from gr2.model.bounded_search import Places, Similarity, best_places, best_with_residual
 from gr2.model.config import LookAheadConfig, VectorStorage
+from gr2.model.document_features import document_features
 from gr2.model.document_vectors import Pieces
 from gr2.model.query_encoder import WordMap
 from gr2.model.static_encoder import StaticEncoder
 from gr2.model.vector_storage import FullVectors, Stored, stored_as
+from gr2.model.word_weights import WordWeights
 
 Floats = NDArray[np.float32]
 Ranking = tuple[tuple[int, ...], tuple[float, ...], tuple[dict[str, float], ...]]
@@ -95,8 +97,8 @@ class LookAhead:
     """[N, W] unit vectors of the documents."""
     pieces: Pieces | None = None
     """The vectors of their pieces, of which the best counts too."""
-    bm25: BM25 | None = None
-    """Over the same documents in the same order."""
+    bm25: BM25 | WordWeights | None = None
+    """Over the same documents in the same order; `WordWeights` has their best words alone."""
     offsets: Stored | None = None
     """[N, W] δ, learned."""
     memory: Memory | None = None
@@ -106,6 +108,8 @@ class LookAhead:
     """How queries become vectors if the backbone is no text encoder."""
     encoder: StaticEncoder | None = None
     """What encoded the documents and encodes queries, if it is not the backbone."""
+    prior: Floats | None = None
+    """[N] b_d, learned; the same for every query."""
 
     @classmethod
     def build(
@@ -125,9 +129,10 @@ class LookAhead:
         config = config or LookAheadConfig()
         if bm25 is None and config.words:
             bm25 = BM25.index(documents, config.bm25)
+        prior = document_features(documents) @ np.array(config.prior, np.float32) if config.prior else None
         docnos = tuple(document.docno for document in documents)
         stored = FullVectors(vectors) if isinstance(vectors, np.ndarray) else vectors
-        return cls(config, docnos, stored, pieces, bm25, word_map=word_map)
+        return cls(config, docnos, stored, pieces, bm25, word_map=word_map, prior=prior)
 
     def views(self, texts: Sequence[str], queries: Floats) -> dict[str, Floats]:
         """What each view contributes to φ, by name [Q, N]; their sum is φ.
@@ -140,6 +145,8 @@ class LookAhead:
         found = {"vectors": config.scale * self.cosines(queries)}
         if self.bm25 is not None and config.words:
             found["words"] = np.float32(config.words) * self.bm25.scores(texts)
+        if self.prior is not None:
+            found["prior"] = np.tile(self.prior, (len(texts), 1))
         found |= self.learned_views(queries)
         return {name: view.astype(np.float32, copy=False) for name, view in found.items()}
 
@@ -192,7 +199,7 @@ class LookAhead:
         total: Floats = np.round(np.sum(list(views.values()), axis=0, dtype=np.float32), DECIMALS)
         found: list[Ranking] = []
         for row, (k, some) in enumerate(zip(ks, allowed, strict=True)):
-            if not queries[row].any() and not total[row].any():
+            if not queries[row].any() and not views.get("words", queries)[row].any():
                 found.append(((), (), ()))
                 continue
             part = {name: view[row] for name, view in views.items()}
@@ -219,22 +226,29 @@ class LookAhead:
         trust: Floats = np.clip((self.memory.nearness(queries) - low) / (high - low), 0, 1).astype(np.float32)
         return trust
 
-    def stored(self, storage: VectorStorage, parts: int | None = None) -> "LookAhead":
-        """The same with its vectors and offsets in a storage, once all is learned.
+    def stored(self, storage: VectorStorage, parts: int | None = None, words: int = 0) -> "LookAhead":
+        """The same with its vectors, offsets and words in a storage, once all is learned.
 
         Product quantisation is for the vectors of documents and pieces; offsets then have 8 bits.
 
         Args:
             storage: 32 bits, 8 bits or product-quantised.
             parts: bytes of a product-quantised vector; None is one per 8 dimensions.
+            words: the best words of each document that are kept, with 8-bit weights; 0 keeps all.
         """
-        pieces, offsets = self.pieces, self.offsets
+        pieces, offsets, bm25 = self.pieces, self.offsets, self.bm25
+        if words and isinstance(bm25, BM25):
+            bm25 = WordWeights.of(bm25, words)
         if pieces is not None:
             pieces = replace(pieces, parts=stored_as(pieces.parts, storage, parts))
         if offsets is not None:
             offsets = stored_as(offsets, "int8" if storage == "pq" else storage)
         vectors = stored_as(self.vectors, storage, parts)
-        return replace(self, vectors=vectors, pieces=pieces, offsets=offsets)
+        return replace(self, vectors=vectors, pieces=pieces, offsets=offsets, bm25=bm25)
+
+    def without_learned(self) -> "LookAhead":
+        """The words and vectors alone."""
+        return replace(self, offsets=None, memory=None, centre=None, prior=None)
 
     def with_config(self, config: LookAheadConfig) -> "LookAhead":
         """The same views, weighted differently."""
@@ -245,6 +259,7 @@ class LookAhead:
         """The size of each view in bytes, and of the static encoder if there is one."""
         found = {"vectors": self.vectors.nbytes + (0 if self.pieces is None else self.pieces.nbytes)}
         found |= {} if self.bm25 is None else {"words": self.bm25.nbytes}
+        found |= {} if self.prior is None else {"prior": self.prior.nbytes}
         found |= {} if self.offsets is None else {"learned": self.offsets.nbytes}
         found |= {} if self.memory is None else {"memory": self.memory.nbytes}
         found |= {} if self.encoder is None else {"static encoder": self.encoder.nbytes}

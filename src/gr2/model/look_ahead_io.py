@@ -17,7 +17,11 @@ from gr2.model.look_ahead import LookAhead, Memory
 from gr2.model.query_encoder import WordMap
 from gr2.model.static_encoder import StaticEncoder
 from gr2.model.vector_storage import Arrays, read_stored
+from gr2.model.word_weights import WordWeights
 from gr2.store import atomic_folder, verify, write_json
+
+WORDS: Mapping[type[BM25] | type[WordWeights], str] = {BM25: "bm25", WordWeights: "words"}
+"""The folder of each kind of words."""
 
 
 def save_look_ahead(look_ahead: LookAhead, folder: Path) -> None:
@@ -32,7 +36,7 @@ def save_look_ahead(look_ahead: LookAhead, folder: Path) -> None:
         save_file(_arrays(look_ahead), temporary / "look_ahead.safetensors")
         write_json(temporary / "look_ahead.json", content)
         if look_ahead.bm25 is not None:
-            look_ahead.bm25.save(temporary / "bm25")
+            look_ahead.bm25.save(temporary / WORDS[type(look_ahead.bm25)])
         if look_ahead.encoder is not None:
             look_ahead.encoder.save(temporary / "encoder")
 
@@ -45,20 +49,22 @@ def load_look_ahead(folder: Path) -> LookAhead:
     content = orjson.loads((folder / "look_ahead.json").read_bytes())
     stored, arrays = content["config"], load_file(folder / "look_ahead.safetensors")
     gate = None if stored["gate"] is None else tuple(stored["gate"])
+    prior = tuple(stored.get("prior", ()))
     vectors, parts = read_stored(arrays, "vectors"), read_stored(arrays, "parts")
     if vectors is None:
         raise ValueError(f"{folder}: look_ahead.safetensors has no vectors of documents")
     return LookAhead(
-        LookAheadConfig(**{**stored, "bm25": BM25Config(**stored["bm25"]), "gate": gate}),
+        LookAheadConfig(**{**stored, "bm25": BM25Config(**stored["bm25"]), "gate": gate, "prior": prior}),
         tuple(content["docnos"]),
         vectors,
         None if parts is None else Pieces(parts, arrays["starts"], content["mix"]),
-        BM25.load(folder / "bm25") if (folder / "bm25").exists() else None,
+        next((kind.load(folder / name) for kind, name in WORDS.items() if (folder / name).exists()), None),
         read_stored(arrays, "offsets"),
         _memory(arrays, len(content["docnos"])),
         arrays.get("centre"),
         WordMap(arrays["map.centre"], arrays["map.turn"]) if "map.turn" in arrays else None,
         StaticEncoder.load(folder / "encoder") if (folder / "encoder").exists() else None,
+        arrays.get("prior"),
     )
 
 
@@ -69,6 +75,8 @@ def _arrays(look_ahead: LookAhead) -> Arrays:
         found |= look_ahead.pieces.parts.arrays("parts") | {"starts": look_ahead.pieces.starts}
     if look_ahead.offsets is not None:
         found |= look_ahead.offsets.arrays("offsets")
+    if look_ahead.prior is not None:
+        found["prior"] = look_ahead.prior
     if look_ahead.centre is not None:
         found["centre"] = np.ascontiguousarray(look_ahead.centre)
     if look_ahead.word_map is not None:

@@ -60,6 +60,7 @@ def write_report(
     split: str = "test",
     search: SearchConfig | None = None,
     device: str = "auto",
+    curve: Sequence[tuple[float, float]] = (),
 ) -> Comparison | None:
     """Write the report of a model into its folder; returns the comparison, None without judged queries.
 
@@ -70,6 +71,7 @@ def write_report(
         split: the split of the queries to evaluate on.
         search: how the model is searched.
         device: where.
+        curve: nDCG@20 by the number of judged queries that were learned from; empty leaves it out.
     """
     model = GR2.from_pretrained(folder, device=device)
     found = [
@@ -79,6 +81,8 @@ def write_report(
         if model.look_ahead is None
         else about.look_ahead_section(model.provenance["look_ahead"], model.look_ahead.nbytes),
     ]
+    if curve:
+        found.append(about.curve_section(curve, split))
     comparison = None
     if collection.qrels.get(split):
         comparison, more = _judged(model, collection, others, split, search)

@@ -113,6 +113,22 @@ def look_ahead_section(facts: Mapping[str, Any], sizes: Mapping[str, int]) -> Se
     return Section("Look-ahead", parts)
 
 
+def curve_section(curve: Sequence[tuple[float, float]], split: str) -> Section:
+    """What fewer judged queries would have taught."""
+    return Section(
+        "What judgements teach",
+        [
+            f"The same was learned again from fewer judged queries, and measured on the queries of {split}. "
+            "If the curve still rises at its end, more judgements will probably help.",
+            Picture(
+                draw.lines({"look-ahead": list(curve)}, "judged queries", "nDCG@20"),
+                "nDCG@20 by the number of judged queries that were learned from; 0 is the hybrid.",
+            ),
+            Table(["judged queries", "nDCG@20"], [[f"{size:,.0f}", f"{value:.4f}"] for size, value in curve]),
+        ],
+    )
+
+
 def quality_section(comparison: Comparison, ours: str) -> Section:
     """Every system's measures with significance letters, and the differences from ours."""
     measures = list(comparison.evaluations[0].values)

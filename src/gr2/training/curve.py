@@ -5,16 +5,18 @@ each set within the next. So all sizes of a draw are measured on the same querie
 is its mean over the draws that held it out, and the bands are over queries.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from gr2.training.candidates import Candidate
+from gr2.training.document_prior import fitted
 from gr2.training.estimate import Gain
 from gr2.training.fit_look_ahead import learn_look_ahead
 from gr2.training.judged import TrainingSet
 from gr2.training.learner import Learner
-from gr2.training.plain_views import PlainViews
+from gr2.training.plain_views import PlainViews, Weights
 
 SMALLEST = 10
 """Judged queries of the first size; each further one is twice as large."""
@@ -84,3 +86,47 @@ def learning_curve(
         Point(size, Gain.of(means[0], means[place]), Gain.of(means[place - 1], means[place]))
         for place, size in enumerate(sizes, start=1)
     ]
+
+
+def curve_of_choice(
+    views: PlainViews,
+    weights: Weights,
+    candidate: Candidate,
+    queries: TrainingSet,
+    asked: TrainingSet,
+    sizes: Sequence[int],
+    *,
+    seed: int = 0,
+) -> list[tuple[int, float]]:
+    """The nDCG@20 of other queries if the same things are learned from fewer judged queries.
+
+    What is learned was chosen with all of them; each size only fits it again, which takes seconds.
+
+    Args:
+        views: φ with nothing learned, which is the point at 0.
+        weights: the chosen weights; their prior is fitted again.
+        candidate: the chosen candidate.
+        queries: the judged queries, of which a seeded sample is learned from, each within the next.
+        asked: the queries to measure on.
+        sizes: numbers of queries; those beyond all of them are left out, and all are the last.
+        seed: of the sample.
+    """
+    order = np.random.default_rng([seed, len(queries)]).permutation(len(queries))
+    plain = Learner(views.at(views.usual))
+    points = [(0, plain.plain)]
+    for size in [*(size for size in sorted(sizes) if 0 < size < len(queries)), len(queries)]:
+        some, own = queries.only(order[:size].tolist()), weights
+        if weights.prior:
+            bare = Learner(views.at(replace(weights, prior=())))
+            base = bare.plain.scores(some.texts, some.vectors)
+            beta = fitted(bare, views.features, some, base, _variant(candidate))
+            own = replace(weights, prior=tuple(beta.tolist()))
+        points.append((size, Learner(views.at(own)).learn(some, candidate)))
+    return [
+        (size, float(np.mean(plain.ndcg(one.scores(asked.texts, asked.vectors), asked.judged))))
+        for size, one in points
+    ]
+
+
+def _variant(candidate: Candidate) -> str:
+    return "gr2" if candidate.regression is None else candidate.regression.variant

@@ -1,9 +1,10 @@
 """Look-ahead with all its views → a generative model without any: documents are sequences of codes.
 
-A document's score is the sum of its codes' logits s·⟨q̂, e_(t,c)⟩, so nothing is kept per document but its
-codes, and no words, offsets or memory. Code vectors start as those of a residual quantiser, where the score
-is the dense score of the reconstruction. They then learn the teacher's φ: the cross-entropy of its softmax
-over the best documents of each query, which is convex in the code vectors, by the regression of `regression`.
+A document's score is the sum of its codes' logits s·⟨q̂, e_(t,c)⟩, and of the weights of some words that may
+be kept beside them; there are no vectors, offsets or memory. Code vectors start as those of a residual
+quantiser, where the score is the dense score of the reconstruction. They then learn the teacher's φ: the
+cross-entropy of its softmax over the best documents of each query, which is convex in the code vectors, by
+the regression of `regression`.
 paper: not in it; soft grades are its future work.
 
 Shapes: Q queries, N documents, M codes of a document, K codes to choose from at each place, W width.
@@ -17,10 +18,12 @@ import torch
 from numpy.typing import NDArray
 from scipy import sparse
 
+from gr2.bm25 import BM25
 from gr2.model.bounded_search import best_places
 from gr2.model.config import LookAheadConfig
 from gr2.model.look_ahead import LookAhead
 from gr2.model.vector_storage import CodeVectors
+from gr2.model.word_weights import WordWeights
 from gr2.training.regression import RegressionConfig, fit_offsets
 from gr2.training.regression_loss import Judged
 
@@ -33,7 +36,7 @@ BLOCK = 256
 class DistilConfig:
     """How code vectors learn from a teacher."""
 
-    nearest: int = 32
+    nearest: int = 64
     """Documents of each query, best by the teacher, whose weights are learned."""
     floor: float = 1e-3
     """The lowest weight that is kept, where the highest is 1."""
@@ -43,8 +46,15 @@ class DistilConfig:
     """Iterations of L-BFGS."""
 
 
-def coded(plain: LookAhead, codes: NDArray[np.integer], vectors: Floats) -> LookAhead:
-    """Look-ahead with codes in place of all views: codes [N, M] and their vectors [M·K, W]."""
+def coded(plain: LookAhead, codes: NDArray[np.integer], vectors: Floats, *, words: int = 0) -> LookAhead:
+    """Look-ahead with codes in place of all views.
+
+    Args:
+        plain: whose documents these are.
+        codes: [N, M].
+        vectors: [M·K, W] of each code.
+        words: the best words of each document that are kept beside its codes; 0 keeps none.
+    """
     places = codes.shape[1]
     if len(vectors) % places or not 0 <= codes.max() < min(256, len(vectors) // places):
         raise ValueError(
@@ -52,8 +62,11 @@ def coded(plain: LookAhead, codes: NDArray[np.integer], vectors: Floats) -> Look
             f"{codes.max()}"
         )
     stored = CodeVectors(codes.astype(np.uint8), vectors.reshape(places, -1, vectors.shape[1]))
-    config = LookAheadConfig(scale=plain.config.scale, words=0.0)
-    return LookAhead(config, plain.docnos, stored, word_map=plain.word_map, encoder=plain.encoder)
+    config, kept = LookAheadConfig(scale=plain.config.scale, words=0.0), None
+    if words and isinstance(plain.bm25, BM25):
+        kept = WordWeights.of(plain.bm25, words)
+        config = replace(config, words=plain.config.words, bm25=plain.config.bm25)
+    return LookAhead(config, plain.docnos, stored, bm25=kept, word_map=plain.word_map, encoder=plain.encoder)
 
 
 def distil(

@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 from scipy import sparse
 
+from gr2.bm25 import BM25
 from gr2.model.look_ahead import Judgement, LookAhead, Memory, gain
 from gr2.model.vector_storage import FullVectors
 from gr2.training.candidates import Candidate
@@ -38,8 +39,8 @@ class Learner:
     @cached_property
     def terms(self) -> sparse.csr_matrix:
         """The features along which offsets are shared."""
-        if self.plain.bm25 is None:
-            raise ValueError("offsets of terms need the view of words")
+        if not isinstance(self.plain.bm25, BM25):
+            raise ValueError("offsets of terms need the view of words, with all of them")
         return term_features(self.plain.bm25)
 
     def offsets(

@@ -9,6 +9,7 @@ shared.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 from gr2.bm25 import BM25
 from gr2.data.collection import Document
 from gr2.model.config import LookAheadConfig
+from gr2.model.document_features import FEATURES, document_features
 from gr2.model.document_vectors import Pieces
 from gr2.model.encoder import Vectors
 from gr2.model.look_ahead import LookAhead
@@ -42,11 +44,15 @@ class Weights:
     """The weight of BM25."""
     titles: int = 1
     """How often BM25 counts a title."""
+    prior: tuple[float, ...] = ()
+    """How much each of `document_features` counts; empty if none does."""
 
     def __str__(self) -> str:
         """As printed with what was chosen."""
         titles = f", titles counted {self.titles} times" if self.titles != 1 else ""
-        return f"{self.vectors} vectors, words {self.words:g}{titles}"
+        named = zip(FEATURES, self.prior, strict=False)
+        prior = "".join(f", {name} {weight:+.2f}" for name, weight in named)
+        return f"{self.vectors} vectors, words {self.words:g}{titles}{prior}"
 
 
 @dataclass(frozen=True)
@@ -72,10 +78,15 @@ class PlainViews:
             kind: what to call its vectors.
         """
         how = known.config.bm25
-        indexes = {} if known.bm25 is None else {how.title_weight: known.bm25}
-        config = replace(known.config, gate=None, memory=0.0)
+        indexes = {how.title_weight: known.bm25} if isinstance(known.bm25, BM25) else {}
+        config = replace(known.config, gate=None, memory=0.0, prior=())
         vectors = {kind: (known.vectors, known.pieces)}
         return cls(documents, vectors, config, known.word_map, known.encoder, indexes)
+
+    @cached_property
+    def features(self) -> NDArray[np.float32]:
+        """What every document has, whatever a query asks [N, F]."""
+        return document_features(self.documents)
 
     @property
     def usual(self) -> Weights:
@@ -93,7 +104,7 @@ class PlainViews:
         rows, pieces = self.vectors[weights.vectors]
         bm25 = self.index(weights.titles) if weights.words else None
         how = replace(self.config.bm25, title_weight=weights.titles)
-        config = replace(self.config, words=weights.words, bm25=how, residual=0.0)
+        config = replace(self.config, words=weights.words, bm25=how, residual=0.0, prior=weights.prior)
         plain = LookAhead.build(
             self.documents, rows, config, pieces=pieces, bm25=bm25, word_map=self.word_map
         )
@@ -138,7 +149,11 @@ def _clearly_better(these: Sequence[float], those: Sequence[float]) -> bool:
 
 
 def standard_error(gains: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The standard error of the mean of each column; infinite for a single query."""
+    """The standard error of the mean of each column [Q, C] → [C]; infinite for a single query.
+
+    >>> standard_error(np.array([[1.0], [3.0]]))
+    array([1.])
+    """
     count, columns = gains.shape
     if count < 2:
         return np.full(columns, np.inf)

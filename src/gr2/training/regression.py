@@ -33,7 +33,7 @@ from torch import Tensor
 
 from gr2.training.regression_loss import Judged, loss_of
 
-Shared = Literal["", "terms", "prefixes", "codes"]
+Shared = Literal["", "terms", "prefixes", "codes", "features"]
 CHUNK = 512
 """Queries whose scores exist at a time."""
 LIMIT = 50_000

@@ -7,7 +7,8 @@ to them (`disjoint`), because a later query may ask for documents that nobody as
 queries are those of the split `dev` if it has enough, else of `train`. The candidate with the largest gain
 over learning nothing is taken, if the gain is beyond twice its standard error; so a collection where nothing
 carries over keeps φ₀. The gain is the expected one if `SHIFT` of the later queries are of the second kind.
-The vectors and the weights of words are chosen before, on the same queries (`plain_views`).
+The vectors, the weights of words (`plain_views`) and the prior of documents (`document_prior`) are chosen
+before, on the same queries.
 
 Shapes: Q queries, N documents, W width.
 """
@@ -22,6 +23,7 @@ from numpy.typing import NDArray
 from gr2.model.look_ahead import LookAhead, Memory
 from gr2.model.vector_storage import FullVectors
 from gr2.training.candidates import DECAYS, Candidate, candidates
+from gr2.training.document_prior import choose_prior
 from gr2.training.judged import TrainingSet, Unencoded
 from gr2.training.learner import Learner
 from gr2.training.plain_views import PlainViews, Weights, choose_weights, standard_error
@@ -75,6 +77,7 @@ def select(
     options: Sequence[Candidate] | None = None,
     variant: str = "gr2",
     seed: int = 0,
+    with_prior: bool = True,
     progress: Callable[[str], None] = lambda line: None,
 ) -> Selection:
     """Choose the vectors, the weights of words and the candidate.
@@ -85,6 +88,7 @@ def select(
         options: the candidates, learning nothing first; None is all of `candidates`.
         variant: the loss of these.
         seed: of the samples and the folds.
+        with_prior: also try what documents have in common whatever a query asks (`document_prior`).
         progress: called with a line for each step.
     """
     measured = "dev" if len(splits.get("dev", ())) >= ENOUGH or "train" not in splits else "train"
@@ -92,6 +96,10 @@ def select(
     held = some[measured]
     progress(f"weights of words and vectors, on {len(held)} queries of {measured}")
     weights, compared = choose_weights(views, held)
+    if with_prior:
+        progress("which kinds of documents are preferred")
+        prior = choose_prior(Learner(views.at(weights)), views.features, held, variant)
+        weights = replace(weights, prior=prior)
     plain = views.at(weights)
     if options is None:
         sources = [name for name in splits if name == "train" or name == measured]

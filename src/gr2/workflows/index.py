@@ -35,6 +35,7 @@ from gr2.systems.config import GenerativeConfig
 from gr2.systems.dense import Dense
 from gr2.systems.generative import make_docids
 from gr2.training.config import TrainingConfig, as_json, with_settings
+from gr2.training.estimate import Gain
 from gr2.training.fit import (
     Prepared,
     check,
@@ -47,6 +48,7 @@ from gr2.training.fit import (
 )
 from gr2.training.variants import variant_of
 from gr2.workflows.budget import step_seconds
+from gr2.workflows.learning_curve import Curve, learning_curve
 
 HYBRID = "hybrid, nothing learned"
 """Name of look-ahead without what it learned in tables."""
@@ -74,6 +76,8 @@ class IndexJob:
     config: GenerativeConfig = GenerativeConfig()
     seconds: float | None = None
     """Time budget in seconds; None runs the configuration unchanged."""
+    curve: tuple[int, ...] = ()
+    """Numbers of judged queries for a learning curve in the report; empty leaves it out."""
     compare_with: tuple[str, ...] = ()
     """Other variants to train with the same settings and evaluate; their models are not kept."""
     resume: bool = False
@@ -106,8 +110,8 @@ def index(job: IndexJob, say: Say = lambda line: None) -> GR2:
     say(f"docids: {len(docids):,} by {docids.about['scheme']}, {first:.0%} got their first proposal")
     vectors, runs = None, list[Run]()
     if job.training.look_ahead.enabled:
-        model, runs = _look_ahead(job, docids, say)
-        return _finished(job, docids, None, model, runs, begun, say)
+        model, runs, curve = _look_ahead(job, docids, say)
+        return _finished(job, docids, None, model, runs, begun, say, curve)
     if wants_vectors(job.training, job.config.backbone):
         say("encoding: every document gets a vector, from which training starts")
         how = job.training.prior.documents if job.seconds is None else _detail(job, len(docids))
@@ -134,19 +138,20 @@ def _finished(
     runs: list[Run],
     begun: float,
     say: Say,
+    curve: Curve = (),
 ) -> GR2:
     """Compare with other variants, and write the report."""
     say(f"model: written to {job.out}")
     for variant in job.compare_with:
         runs.append(_compared(job, docids, vectors, variant))
         say(f"{variant}: trained with the same settings, for comparison")
-    _report(job, model, runs, say)
+    _report(job, model, runs, say, curve)
     say(f"report: {job.out / 'report.html'} ({(time.monotonic() - begun) / 60:.1f} minutes in all)")
     return model
 
 
-def _look_ahead(job: IndexJob, docids: Docids, say: Say) -> tuple[GR2, list[Run]]:
-    """The model with look-ahead, and the runs of what it was made from: dense, hybrid, hybrid with memory."""
+def _look_ahead(job: IndexJob, docids: Docids, say: Say) -> tuple[GR2, list[Run], Curve]:
+    """The model with look-ahead, the runs of what it was made from (dense, hybrid), and a learning curve."""
     how, runs = job.training.look_ahead.documents, list[Run]()
     encoder = job.training.look_ahead.encoder or job.config.backbone
     if makes_vectors(encoder):
@@ -154,13 +159,22 @@ def _look_ahead(job: IndexJob, docids: Docids, say: Say) -> tuple[GR2, list[Run]
         say(f"encoding: {read} of each document")
         runs.append(_untrained(job, docids, how, encoder)[1])
     say("look-ahead: words and vectors score documents; cross-validation chooses what judgements add")
+    started = time.process_time()
     model = _fit(job, docids, None, job.out)
-    facts, queries = model.provenance["look_ahead"], _queries(job)
-    views, _ = plain_views(model, job.collection, job.config.backbone, job.folder, job.training)
-    say(f"learned: {facts['chosen']}; weights: {facts.get('weights', views.usual)}")
+    facts, queries, spent = model.provenance["look_ahead"], _queries(job), time.process_time() - started
+    views, queries_of = plain_views(model, job.collection, job.config.backbone, job.folder, job.training)
+    say(
+        f"learned: {facts['chosen']}; weights: {facts.get('weights', views.usual)}; "
+        f"{spent:.0f} CPU-seconds with the cross-validation"
+    )
     hybrid = model.with_look_ahead(views.at(views.usual))
     runs.append(hybrid.search_many(queries, DEPTH, job.config.search, name=HYBRID))
-    return model, runs
+    curve: Curve = ()
+    if job.curve and _measured(job):
+        split, seed = _measured(job), job.training.seed
+        curve, line = learning_curve(job.collection, split, views, facts, queries_of, job.curve, seed=seed)
+        say(line)
+    return model, runs, curve
 
 
 def _check(job: IndexJob) -> None:
@@ -279,13 +293,13 @@ def _compared(job: IndexJob, docids: Docids, vectors: Vectors | None, variant: s
     return Run(Run.read(kept).rankings, variant)
 
 
-def _report(job: IndexJob, model: GR2, runs: Sequence[Run], say: Say) -> None:
+def _report(job: IndexJob, model: GR2, runs: Sequence[Run], say: Say, curve: Curve) -> None:
     """Evaluate the model with these runs and the baselines, and write its report."""
     split = _measured(job)
     others = [*baseline_runs(job.collection, split), *runs] if split else []
     how, device = job.config.search, job.training.device
     comparison = write_report(
-        job.out, job.collection, others, split=split or "test", search=how, device=device
+        job.out, job.collection, others, split=split or "test", search=how, device=device, curve=curve
     )
     if comparison is None:
         say("measures: none, because the collection has no judged queries in a split `test` or `dev`")
@@ -295,6 +309,13 @@ def _report(job: IndexJob, model: GR2, runs: Sequence[Run], say: Say) -> None:
     say(f"measures: {count:,} queries of {split}; {convention}")
     say("letters: significantly better than that system (paired t-test, Holm, p ≤ 0.05)")
     say(comparison_table(comparison))
+    values = {e.name: e.values["nDCG@20"] for e in comparison.evaluations}
+    if HYBRID in values and model.look_ahead is not None:
+        found = Gain.of(list(values[HYBRID].values()), list(values[label_of(model)].values()))
+        say(
+            f"gain: over the hybrid {found.gain:+.4f} in nDCG@20 (95 % band {found.low:+.4f} to "
+            f"{found.high:+.4f}, p {found.p:.4f})"
+        )
     means = {e.name: e.means["nDCG@20"] for e in comparison.evaluations}
     ours = label_of(model)
     ahead = [name for name, value in means.items() if value > means[ours]]

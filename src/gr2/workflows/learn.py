@@ -177,7 +177,8 @@ class _Before:
         hidden = {self.keys[row] for row in held}
         if not learned or earlier is None or hidden.isdisjoint(earlier.keys()):
             return known
-        rest, plain = earlier.without(hidden), self.views.at(self.views.usual)
+        rest = earlier.without(hidden)
+        plain = self.views.at(replace(self.views.usual, prior=known.config.prior))
         if not rest.qrels:
             return plain
         candidate = Candidate.from_json(self.model.provenance["look_ahead"]["candidate"])

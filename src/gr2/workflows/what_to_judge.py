@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from gr2.bm25 import BM25
 from gr2.data.runs import Run
 from gr2.judge.judged_queries import JudgedQueries
 from gr2.judge.next_queries import DEPTH
@@ -20,9 +21,9 @@ def view_runs(model: GR2, queries: Mapping[str, str], depth: int = DEPTH) -> lis
     known = model.look_ahead
     if known is None:
         raise ValueError("this model has no look-ahead, so it has no views that could disagree; give runs")
-    vectors = model.with_look_ahead(replace(known, bm25=None, offsets=None, memory=None))
+    vectors = model.with_look_ahead(replace(known, bm25=None, prior=None, offsets=None, memory=None))
     runs = [vectors.search_many(queries, depth, name="vectors")]
-    if known.bm25 is not None:
+    if isinstance(known.bm25, BM25):
         runs.append(known.bm25.search(queries, depth, name="words"))
     return [*runs, model.search_many(queries, depth, name="all views")]
 

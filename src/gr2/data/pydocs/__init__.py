@@ -3,8 +3,9 @@
 Every module, class, function, method and property with a docstring becomes a document: its docno is the
 public name that users know (names.py), its title that name with the signature, its text the docstring. Python
 modules are parsed, not imported (source.py); the standard library's C modules are imported and inspected
-(compiled.py). The `train` split is derived from structure (training.py); `dev` and `test` are questions
-written and judged by hand, for the standard library only (README.md in this folder).
+(compiled.py). The splits `train`, `dev` and `test` are questions written and judged by hand, for the standard
+library only (README.md in this folder). `earlier` has older judgements of some test questions. The split
+`sentences` is derived from structure (sentences.py); nothing is learned from it unless it is asked for.
 
 Left out: tests, vendored copies, `__main__` modules, IDLE, codec tables, modules removed since Python 3.12
 (distutils, lib2to3), and the C extensions of packages other than the standard library.
@@ -24,8 +25,8 @@ from pathlib import Path
 from gr2.data.collection import Collection, Document
 from gr2.data.pydocs.compiled import Inspector, is_compiled
 from gr2.data.pydocs.names import Named, Names
+from gr2.data.pydocs.sentences import Entry, sentences
 from gr2.data.pydocs.source import Module, Ref, read_package
-from gr2.data.pydocs.training import Entry, training
 
 logger = logging.getLogger(__name__)
 
@@ -34,7 +35,8 @@ LEFT_OUT = frozenset(
     "sre_compile sre_constants sre_parse xxlimited xxlimited_35 xxsubtype __hello__ __phello__".split()
 )
 """Top-level modules of the standard library without anything that a programmer would look for."""
-
+SPLITS = ("train", "dev", "test", "earlier")
+"""Of the hand-written questions; `earlier` repeats test questions with the judgements that they had first."""
 
 _HEAD = re.compile(r"(?:\w+\.)*(\w+)(\(.*\))(?:\s*-+>[^.]*)?")  # a line with only a call signature
 
@@ -54,21 +56,19 @@ def pydocs(package: str = "") -> Collection:
         Entry(document.docno, document.text, row.module, row.owner)
         for document, row in zip(documents, rows, strict=True)
     )
-    queries, judged = training(entries)
-    qrels: dict[str, Mapping[str, Mapping[str, int]]] = {"train": judged}
+    queries, judged = sentences(entries)
+    qrels: dict[str, Mapping[str, Mapping[str, int]]] = {"sentences": judged}
     if not package:
         texts, splits = _judgements({document.docno for document in documents})
         queries |= texts
-        qrels |= splits
+        qrels = splits | qrels
     name = f"pydocs:{package}" if package else "pydocs"
     return Collection(name=name, documents=documents, queries=queries, qrels=qrels)
 
 
 def judgements() -> Iterator[tuple[str, str, str, dict[str, int]]]:
     """The hand-written questions: qid, split, text and the grade of each judged name."""
-    grades: dict[str, dict[str, int]] = {}
-    for row in _table("qrels.tsv"):
-        grades.setdefault(row["qid"], {})[row["docno"]] = int(row["grade"])
+    grades = _grades("qrels.tsv")
     for row in _table("queries.tsv"):
         yield row["qid"], row["split"], row["query"], grades.get(row["qid"], {})
 
@@ -86,7 +86,8 @@ def missing_judgements(collection: Collection) -> list[tuple[str, str]]:
 def _judgements(docnos: set[str]) -> tuple[dict[str, str], dict[str, dict[str, dict[str, int]]]]:
     """The questions and judgements whose documents exist."""
     queries: dict[str, str] = {}
-    qrels: dict[str, dict[str, dict[str, int]]] = {"dev": {}, "test": {}}
+    qrels: dict[str, dict[str, dict[str, int]]] = {name: {} for name in SPLITS}
+    earlier = _grades("earlier.tsv")
     for qid, split, query, grades in judgements():
         there = {docno: grade for docno, grade in grades.items() if docno in docnos}
         if gone := sorted(grades.keys() - there.keys()):
@@ -94,7 +95,18 @@ def _judgements(docnos: set[str]) -> tuple[dict[str, str], dict[str, dict[str, d
         if there:
             queries[qid] = query
             qrels[split][qid] = there
+        before = {docno: grade for docno, grade in earlier.get(qid, {}).items() if docno in docnos}
+        if there and before:
+            qrels["earlier"][qid] = before
     return queries, qrels
+
+
+def _grades(name: str) -> dict[str, dict[str, int]]:
+    """The judgements of a table: qid → docno → grade."""
+    found: dict[str, dict[str, int]] = {}
+    for row in _table(name):
+        found.setdefault(row["qid"], {})[row["docno"]] = int(row["grade"])
+    return found
 
 
 def _table(name: str) -> list[dict[str, str]]:

@@ -1,4 +1,4 @@
-"""Documented objects → training queries with four grades, derived from structure alone.
+"""Documented objects → sentences as graded queries, derived from structure alone.
 
 An object's query is the first sentence of its docstring without its own name, if four or more words are left.
 
@@ -44,7 +44,7 @@ class Entry(NamedTuple):
     owner: str
 
 
-def training(entries: Iterable[Entry]) -> tuple[dict[str, str], dict[str, dict[str, int]]]:
+def sentences(entries: Iterable[Entry]) -> tuple[dict[str, str], dict[str, dict[str, int]]]:
     """Queries and graded judgements for all objects whose first sentence can serve as a query."""
     rows = {entry.docno: entry for entry in entries}
     modules: dict[str, list[str]] = {}
@@ -68,8 +68,8 @@ def training(entries: Iterable[Entry]) -> tuple[dict[str, str], dict[str, dict[s
         ):
             for docno in _choice(entry.docno, ring, judged.keys()):
                 judged[docno] = grade
-        queries[f"train:{entry.docno}"] = query
-        qrels[f"train:{entry.docno}"] = judged
+        queries[f"sentence:{entry.docno}"] = query
+        qrels[f"sentence:{entry.docno}"] = judged
     return queries, qrels
 
 
