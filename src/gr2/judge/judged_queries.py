@@ -76,8 +76,8 @@ class JudgedQueries:
         {'a': {'lime': 1, 'pear': 0}}
         """
         rows, named = dict[str, dict[str, int]](), dict[str, tuple[str, str]]()
-        for some in (earlier, self):
-            for qid, row in some.qrels.items() if some is not None else ():
+        for some in filter(None, (earlier, self)):
+            for qid, row in some.qrels.items():
                 text = some.queries[qid]
                 rows.setdefault(same_text(text), {}).update(row)
                 named[same_text(text)] = qid, text
