@@ -14,7 +14,7 @@ import argparse
 import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,9 @@ from gr2.experiments.plans import source_documents
 from gr2.judge.next_queries import DEPTH, next_queries
 from gr2.model.config import LookAheadConfig, VectorConfig
 from gr2.model.document_vectors import vectors_by_kind
+from gr2.model.encoder import Vectors
 from gr2.model.look_ahead import LookAhead
+from gr2.model.query_encoder import QueryEncoder
 from gr2.model.text_encoder import TextEncoder, load_encoder
 from gr2.schemes.plots import draw_curves
 from gr2.store import write_json
@@ -59,6 +61,20 @@ class Draw:
     test: TrainingSet
     qids: Sequence[str]
     """Of the test queries."""
+
+
+@dataclass(frozen=True)
+class Remembering:
+    """An encoder that encodes no query twice: draws share most of theirs."""
+
+    encoder: TextEncoder
+    known: dict[str, Vectors] = field(default_factory=dict)
+
+    def encode(self, texts: Sequence[str]) -> Vectors:
+        """The vectors of the queries."""
+        new = sorted({text for text in texts if text not in self.known})
+        self.known.update(zip(new, self.encoder.encode(new), strict=True) if new else ())
+        return np.stack([self.known[text] for text in texts])
 
 
 def main() -> None:
@@ -95,7 +111,7 @@ def run(path: str, cells: Path, options: argparse.Namespace) -> None:
     docnos = [document.docno for document in documents]
     vectors = vectors_by_kind(collection, docnos, options.backbone, options.out, how)
     views = PlainViews(documents, vectors, LookAheadConfig())
-    learner, encoder = Learner(views.at(views.usual)), load_encoder(options.backbone)
+    learner, encoder = Learner(views.at(views.usual)), Remembering(load_encoder(options.backbone))
     for number, draw in enumerate(draws(collection, path, views, encoder)):
         file = cells / f"{name}.untrained.0.{number}.json"
         if not file.exists():
@@ -116,7 +132,7 @@ def run(path: str, cells: Path, options: argparse.Namespace) -> None:
                 print(file.name, about, f"{np.mean(list(cell['values'].values())):.4f}", flush=True)
 
 
-def draws(collection: Collection, path: str, views: PlainViews, encoder: TextEncoder) -> Iterator[Draw]:
+def draws(collection: Collection, path: str, views: PlainViews, encoder: QueryEncoder) -> Iterator[Draw]:
     """The draws of a collection; a draw is a function of its number."""
     hidden = read_pairs(source_documents(path))
     systems = [views.at(Weights(list(views.vectors)[-1], 0.0)), views.at(views.usual)]
@@ -151,7 +167,7 @@ def relevant(qrels: Qrels) -> dict[str, Mapping[str, int]]:
 
 
 def training_set(
-    collection: Collection, qrels: Qrels, qids: Sequence[str], encoder: TextEncoder
+    collection: Collection, qrels: Qrels, qids: Sequence[str], encoder: QueryEncoder
 ) -> TrainingSet:
     """These queries with their vectors and judgements."""
     texts = [collection.queries[qid] for qid in qids]

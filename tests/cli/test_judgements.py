@@ -30,7 +30,7 @@ def refused(gr2, *arguments):
     return stop.value.code
 
 
-@pytest.mark.parametrize("command", ["import", "export", "agreement", "from-clicks", "show"])
+@pytest.mark.parametrize("command", ["import", "export", "agreement", "from-clicks", "next", "curve", "show"])
 def test_every_command_explains_itself(gr2, capsys, command):
     with pytest.raises(SystemExit) as stop:
         gr2("judgements", command, "--help")

@@ -76,7 +76,7 @@ class JudgedQueries:
         {'a': {'lime': 1, 'pear': 0}}
         """
         rows, named = dict[str, dict[str, int]](), dict[str, tuple[str, str]]()
-        for some in (self,) if earlier is None else (earlier, self):
+        for some in filter(None, (earlier, self)):
             for qid, row in some.qrels.items():
                 text = some.queries[qid]
                 rows.setdefault(same_text(text), {}).update(row)
