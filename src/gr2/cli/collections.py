@@ -8,6 +8,7 @@ from tyro.extras import SubcommandApp
 from gr2.cli.app import Folder, Name, app, open_named, progress
 
 PROBLEMS_SHOWN = 50
+PROBLEMS_OF_IMPORT = 20
 
 collection = SubcommandApp()
 app.command(collection, name="collection", help="Look at, check, prepare or import a collection.")
@@ -29,32 +30,24 @@ def info(name: Name, /) -> None:
 def check(folder: Folder, /) -> None:
     """Report every problem of a collection's files, with file and line; exit with 1 if there is one.
 
+    Documents with the same title and text, and queries without text, are warnings.
+
     Args:
         folder: The folder to read. Nothing is written.
     """
-    from gr2.data.formats.folder import read_folder
-    from gr2.data.formats.lines import FormatError
+    from gr2.data.check import check_folder
     from gr2.evaluate.describe import headline
 
-    problems: list[str] = []
-
-    def keep(path: Path, line: int, message: str) -> None:
-        problems.append(str(FormatError(path, line, message)))
-
-    try:
-        found = read_folder(folder, keep, progress=progress())
-    except FormatError as error:  # what follows this problem in the file cannot be read at all
-        problems.append(str(error))
-    for problem in problems[:PROBLEMS_SHOWN]:
+    found = check_folder(folder, most=PROBLEMS_SHOWN, progress=progress())
+    for problem in found.problems.kept:
         print(problem)
-    if problems:
-        hidden = len(problems) - PROBLEMS_SHOWN
-        raise SystemExit(
-            f"{len(problems):,} problem{'s' * (len(problems) > 1)}"
-            + (f", {hidden:,} of them not shown" if hidden > 0 else "")
-        )
-    print(headline(found))
-    print("No problems.")
+    if found.problems.count or found.collection is None:
+        raise SystemExit(str(found.problems))
+    print(headline(found.collection))
+    for warning in found.warnings.kept:
+        print(f"warning: {warning}")
+    hidden = found.warnings.count - len(found.warnings.kept)
+    print(f"No problems{f', {hidden:,} more warnings' if hidden else ''}.")
 
 
 @collection.command
@@ -86,21 +79,37 @@ def import_(
     qrels: Mapping[str, Path],
     out: Path,
     columns: Mapping[str, str] = {},  # noqa: B006 - never changed; tyro shows it as the default
+    qrels_columns: Mapping[str, str] = {},  # noqa: B006
 ) -> None:
     """Make a collection folder from separate files.
 
     Args:
-        documents: JSONL or TSV with named columns, plain or .gz.
-        queries: JSONL or TSV with named columns, or TREC topics.
-        qrels: Judgements of each split, e.g. `train a.qrels test b.tsv`, in TREC's or BEIR's columns.
+        documents: JSONL, TSV or CSV with named columns, plain or .gz.
+        queries: JSONL, TSV or CSV with named columns, or TREC topics.
+        qrels: Judgements of each split, e.g. `train a.qrels test b.csv`: TREC's or BEIR's columns, or CSV.
         out: The folder to write; it appears whole or not at all.
-        columns: What your tables call our fields, e.g. `docno key text body`; fields are docno, title, text,
-            url, qid and query.
+        columns: What your tables of documents and queries call our fields, e.g. `docno key text body`; fields
+            are docno, title, text, url, qid and query.
+        qrels_columns: What your tables of judgements (TSV or CSV) call our fields, e.g. `qid query docno asin
+            grade label`.
     """
     from gr2.data.formats import write_folder
     from gr2.data.formats.folder import read_files
+    from gr2.data.formats.lines import Problems
     from gr2.evaluate.describe import headline
 
-    made = read_files(out.name, documents, queries, qrels, columns=columns, progress=progress())
+    problems = Problems(PROBLEMS_OF_IMPORT)
+    made = read_files(
+        out.name,
+        documents,
+        queries,
+        qrels,
+        columns=columns,
+        qrels_columns=qrels_columns,
+        report=problems,
+        progress=progress(),
+    )
+    if problems.count:
+        raise ValueError("\n".join([*problems.kept, f"{problems}; nothing was written"]))
     print(headline(write_folder(made, out)))
     print(f"Written to {out}")

@@ -43,7 +43,7 @@ def import_(
             book); each is recognised.
         folder: The folder of judgements to add to; it is made if it does not exist.
         judge: Who made them. The judges of a Quepid book are named in the file.
-        queries: The texts of the queries of TREC qrels: topics, or a table (.jsonl, .tsv).
+        queries: The texts of the queries of TREC qrels: topics, or a table (.jsonl, .tsv, .csv).
         collection: Refuse documents that this collection does not have; by default any docno is taken.
         source: Whether people judged or clicks were counted.
         grades: The highest grade of a new folder; 4 unless given. An existing folder keeps its own.

@@ -1,5 +1,6 @@
 """`gr2 run`, `gr2 systems`, `gr2 variants`, `gr2 evaluate`: run any system, and measure runs."""
 
+import sys
 from collections.abc import Callable
 from dataclasses import MISSING, fields
 from pathlib import Path
@@ -125,12 +126,15 @@ def evaluate(
 
     Args:
         name: The collection: a folder, `pydocs`, or `ir:ID`.
-        runs: TREC run files.
+        runs: TREC run files, or CSV with the columns qid, docno and score.
         config: What to measure.
-        style: How to print it; JSON has every query's values.
+        style: How to print it; JSON has every query's values, CSV leaves the notes to standard error.
     """
     from gr2.evaluate.page import report
 
     baseline = config.baseline
     paths = [*runs, *([baseline] if baseline is not None and baseline not in runs else [])]
-    print(report(open_named(name), paths, config, style))
+    page = report(open_named(name), paths, config, style)
+    print(page.text)
+    for note in page.notes:
+        print(note, file=sys.stderr)
