@@ -51,24 +51,43 @@ def check(folder: Folder, /) -> None:
 
 
 @collection.command
-def prepare(name: Name, /, *, out: Path, source: Path | None = None, seed: int = 0) -> None:
-    """Build one of the paper's collections from data you have, as a folder.
+def prepare(name: Name, /, *, out: Path, source: tuple[Path, ...] = (), seed: int = 0) -> None:
+    """Build a well-known collection from data you have, as a folder; what is missing is named.
 
     Args:
-        name: gov2-500k, clueweb-500k, robust04, ms-500k, ms-1m or nq320k; or any other collection, to write
-            it as a folder.
+        name: nfcorpus, cranfield, scifact, medquad, antique, esci or movies, made of public files; one of the
+            paper's: gov2-500k, clueweb-500k, robust04, ms-500k, ms-1m or nq320k; or any other collection, to
+            write it as a folder.
         out: The folder to write; it appears whole or not at all.
-        source: The folder of files that ir_datasets does not have (nq320k).
-        seed: Chooses the random fill of documents and, where none are published, the folds.
+        source: The downloaded files, or folders that contain them; without it, what to download is printed.
+        seed: Chooses the random fill of the paper's collections and, where none are published, the folds.
     """
     from gr2.data.formats import write_folder
-    from gr2.data.prepare import prepare, recipes
+    from gr2.data.prepare import left_out, prepare, recipes
     from gr2.evaluate.describe import headline
 
-    known = recipes()
-    made = prepare(name, known[name], source=source, seed=seed) if name in known else open_named(name)
-    print(headline(write_folder(made, out)))
+    recipe = recipes().get(name)
+    if recipe is None:
+        print(headline(write_folder(open_named(name), out)))
+        print(f"Written to {out}")
+        return
+    made = write_folder(
+        prepare(name, recipe, source=source, seed=seed), out, left_out=left_out(name, recipe, source)
+    )
+    print(headline(made))
     print(f"Written to {out}")
+    if "fingerprint" in recipe:
+        print(_compared(made.fingerprint, recipe["fingerprint"], recipe["counts"]))
+
+
+def _compared(found: str, measured: str, counts: str) -> str:
+    """Whether a prepared collection is the one that the documentation's tables were measured on."""
+    if found == measured:
+        return "It is the collection of the documentation's tables: the fingerprints are equal."
+    return (
+        f"note: the documentation's tables were measured on another version ({counts}, fingerprint "
+        f"{measured[:12]}): texts or judgements differ, so figures may differ too."
+    )
 
 
 @collection.command(name="import")

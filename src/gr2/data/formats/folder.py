@@ -24,6 +24,8 @@ from gr2.store import atomic_folder
 Columns = Mapping[str, str]
 CORPUS_NAMES = ("corpus.jsonl", "corpus.tsv", "corpus.csv")
 QUERY_NAMES = ("queries.jsonl", "queries.tsv", "queries.csv", "topics.txt")
+LEFT_OUT = "source_docs.tsv"
+"""Query-document pairs that no evaluation should count, in the folder of a collection."""
 QRELS_KINDS = (".tsv", ".csv", ".txt", ".qrels")
 
 
@@ -78,8 +80,12 @@ def read_query_file(path: Path, columns: Columns | None = None, report: Report =
     return read_topics(path, report=report)
 
 
-def write_folder(collection: Collection, folder: Path) -> Collection:
+def write_folder(
+    collection: Collection, folder: Path, *, left_out: Mapping[str, Iterable[str]] | None = None
+) -> Collection:
     """Write a collection as a BEIR folder (plus folds.json), atomically and with a manifest.
+
+    `left_out`, query → documents, is written as source_docs.tsv for `gr2 evaluate --exclude`.
 
     The folder is read back before it gets its name, so anything that a reader would refuse (a docno with a
     space, a judgement of an unknown document, ...) is refused here. Returns the collection as read back.
@@ -102,6 +108,10 @@ def write_folder(collection: Collection, folder: Path) -> Collection:
         if collection.folds:
             folds = {str(number): list(qids) for number, qids in enumerate(collection.folds)}
             (temporary / "folds.json").write_text(json.dumps(folds, indent=1) + "\n", encoding="utf-8")
+        if left_out:
+            pairs = [f"{qid}\t{docno}" for qid, docnos in left_out.items() for docno in sorted(docnos)]
+            content = "\n".join(["query-id\tcorpus-id", *pairs]) + "\n"
+            (temporary / LEFT_OUT).write_text(content, encoding="utf-8")
         try:
             written = read_folder(temporary)
         except FormatError as error:

@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 
 from gr2.data.collection import Document
-from gr2.data.formats.lines import FormatError, Report, is_key, kind, numbered_lines, refuse
+from gr2.data.formats.lines import FormatError, Report, is_key, kind, numbered_lines, refuse, text_lines
 from gr2.data.formats.tables import rows, table
 
 USUAL_NAMES: Mapping[str, tuple[str, ...]] = {
@@ -76,6 +76,19 @@ def read_queries(
         else:
             queries[qid] = text
     return queries
+
+
+def read_texts(path: Path) -> dict[str, str]:
+    """Read `key<TAB>text` lines as key → text; blanks in the text become single spaces."""
+    found: dict[str, str] = {}
+    for line, row in text_lines(path):
+        key, tab, text = row.partition("\t")
+        if not tab or not is_key(key):
+            raise FormatError(path, line, "expected a key, a tab and a text")
+        if key in found:
+            raise FormatError(path, line, f"{key!r} occurs twice")
+        found[key] = " ".join(text.split())
+    return found
 
 
 def read_grouped(path: Path) -> dict[str, list[str]]:
