@@ -5,11 +5,21 @@ Whatever is heavy is imported inside the command that needs it, so `gr2 --help` 
 
 import os
 import sys
-from importlib.metadata import version
 
-from gr2.cli import collections, docids, judgements, models, pretraining, serving, systems
+from gr2.cli import (
+    collections,
+    docids,
+    exporting,
+    judgements,
+    models,
+    pretraining,
+    searching,
+    serving,
+    systems,
+)
 from gr2.cli.app import app
 from gr2.cli.arguments import load_plugins, take_options
+from gr2.cli.version import describe
 
 DESCRIPTION = (
     "Generative retrieval with multi-graded relevance. Options before or after a command: --plugin FILE.py "
@@ -17,13 +27,24 @@ DESCRIPTION = (
     "paper sets the defaults of docids, train, index and run gr2."
 )
 PRESET_COMMANDS = ("docids", "train", "index", "run")
-__all__ = ["collections", "docids", "judgements", "main", "models", "pretraining", "serving", "systems"]
+__all__ = [
+    "collections",
+    "docids",
+    "exporting",
+    "judgements",
+    "main",
+    "models",
+    "pretraining",
+    "searching",
+    "serving",
+    "systems",
+]
 
 
 def main() -> None:
     """Run the command line; an input error is one sentence on the screen and exit code 1."""
     if sys.argv[1:] == ["--version"]:
-        print(f"gr2 {version('gr2')}")
+        print(describe())
         return
     try:
         plugins, arguments = take_options("--plugin", sys.argv[1:])

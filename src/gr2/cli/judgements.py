@@ -180,8 +180,8 @@ def from_clicks(
     positions for the same query tell it (position-based model, EM). Relevance is clicks divided by looks.
 
     Args:
-        logs: TSV files with the columns query, docno, shown_at (from 1) and clicked (0 or 1); or records of
-            ubi_queries and ubi_events as NDJSON.
+        logs: TSV or CSV files with the columns query, docno, shown_at (from 1) and clicked (0 or 1); or
+            records of ubi_queries and ubi_events as NDJSON.
         out: The folder of judgements to add to; it is made if it does not exist.
         format: The form of the log.
         config: How clicks become grades.

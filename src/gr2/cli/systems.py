@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from tyro.extras import SubcommandApp
 
-from gr2.cli.app import Name, Runs, Settings, app, open_named, progress, queries_of, write_run
+from gr2.cli.app import Name, Runs, Settings, announce, app, open_named, progress, queries_of, write_run
 from gr2.evaluate.config import EvaluateConfig
 from gr2.systems import SYSTEMS
 from gr2.systems.config import PRESETS, GenerativeConfig, preset
@@ -69,6 +69,7 @@ def _command(system: str, row: SystemRow, usual: object | None) -> Callable[...,
         data = data if fold is None else data.fold(fold, split=split)
         queries = queries_of(data, "test" if fold is not None else split)
         context = SystemContext(collection=data, folder=work, train=train, resume=resume, progress=progress())
+        announce(system)
         built = build_system(system, context, options)
         described = type(built).__str__ is not object.__str__
         write_run(checked_run(built, data, queries, k), output, str(built) if described else system)
