@@ -36,8 +36,8 @@ def search(
 ) -> None:
     """Search with a model: one query, or a file of queries.
 
-    Each line is rank, score (log P of the document), docno and title. How long the search took and whether a
-    better document may have been missed goes to standard error.
+    Each line is rank, score (log P of the document), docno and title. Standard error tells how long the
+    search took, without loading, and whether a better document may have been missed.
 
     Args:
         folder: What `gr2 train` or `gr2 index` wrote.
@@ -62,6 +62,9 @@ def search(
         run = searcher.search_many(read_query_file(topics), k, name=folder.resolve().name)
         write_run(run, output, str(folder))
         return
+    searcher.answer(
+        [SearchRequest(query, k)]
+    )  # the first search of a process compiles; a service has done so
     started = time.perf_counter()
     (found,) = searcher.answer([SearchRequest(query, k)])
     milliseconds = (time.perf_counter() - started) * 1000
@@ -73,7 +76,9 @@ def search(
         print(f"{row['rank']:2}  {row['score']:8.3f}  {row['docno']}  {row['title'] or row['docid']}")
     how = "no other document scores better" if found.proven else "documents that score better may be missing"
     cut = "; the query was too long, and only its beginning was used" if found.truncated else ""
-    print(f"{len(rows)} results in {milliseconds:,.0f} ms; {how}{cut}", file=sys.stderr)
+    print(
+        f"{len(rows)} result{'s' * (len(rows) != 1)} in {milliseconds:,.0f} ms; {how}{cut}", file=sys.stderr
+    )
 
 
 @app.command
