@@ -14,6 +14,7 @@ from pathlib import Path
 from gr2.data.collection import Collection
 from gr2.data.formats import open_collection
 from gr2.data.formats.trec import read_pairs
+from gr2.evaluate.config import GAIN
 from gr2.evaluate.describe import headline
 from gr2.evaluate.measures import GRADED, Convention, evaluate, without_pairs
 from gr2.evaluate.significance import Comparison, compare
@@ -41,7 +42,7 @@ def main() -> None:
     )
     parser.add_argument("collections", nargs="+", help="folders, `pydocs` or `ir:ID`")
     parser.add_argument(
-        "--gain", choices=("linear", "exponential"), default="linear", help="gain of nDCG (linear)"
+        "--gain", choices=("linear", "exponential"), default=GAIN, help=f"gain of nDCG ({GAIN})"
     )
     parser.add_argument("--out", type=Path, help="file for all figures and p-values, as JSON")
     options = parser.parse_args()

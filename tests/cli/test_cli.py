@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from gr2.cli import main
 from gr2.data.collection import Collection, Document
 from gr2.data.formats import read_folder, write_folder
 from gr2.data.runs import Run
+from gr2.evaluate.describe import headline
 
 
 @pytest.fixture
@@ -31,6 +33,9 @@ def folder(tmp_path: Path) -> Path:
         tmp_path / "fruit",
     )
     return tmp_path / "fruit"
+
+
+CSV_OPTIONS = ("--style", "csv", "--measures", "Hits@1")
 
 
 def refused(gr2, *arguments: object) -> str:
@@ -94,6 +99,30 @@ def test_check_reports_every_problem_and_exits_with_1(gr2, folder, capsys):
     ]
 
 
+def test_check_warns_of_repeated_texts_and_empty_queries(gr2, folder):
+    with (folder / "corpus.jsonl").open("a") as corpus:
+        corpus.write('{"_id": "twin", "title": "Lemon", "text": "the lemon is a fruit"}\n')
+        corpus.write('{"_id": "e1", "text": ""}\n{"_id": "e2", "text": ""}\n')
+    with (folder / "queries.jsonl").open("a") as queries:
+        queries.write('{"_id": "blank", "text": " "}\n')
+    warnings = [line for line in gr2("collection", "check", folder).splitlines() if "warning" in line]
+    assert warnings == [
+        f"warning: {folder}: query 'blank' has no text",
+        f"warning: {folder / 'corpus.jsonl'}:5: document 'twin' has the same title and text as 'd3'",
+    ]
+
+
+def test_words_are_counted_in_titles_too_and_one_grade_is_binary(gr2, folder):
+    (folder / "corpus.jsonl").write_text(
+        '{"_id": "d0", "title": "one two three", "text": ""}\n{"_id": "d1", "text": "four"}\n'
+    )
+    for split in ("train", "test"):
+        (folder / "qrels" / f"{split}.tsv").write_text("q1\td0\t1\n")
+    out = gr2("collection", "info", folder)
+    assert "Documents: 2 words on average (title and text), 1 with a title, 0 empty" in out
+    assert out.startswith("fruit: 2 documents, 4 queries, binary judgements, fingerprint ")
+
+
 def test_check_caps_what_it_shows(gr2, folder, capsys):
     with (folder / "qrels" / "test.tsv").open("a") as qrels:
         qrels.writelines(f"q1\tnowhere{i}\t1\n" for i in range(70))
@@ -111,23 +140,33 @@ def test_bm25_control_and_evaluate_work_together(gr2, folder, tmp_path):
     assert "all queries (3)" in out
     assert "seen queries (1)" in out
     assert "unseen queries (2)" in out
-    assert "nDCG gain g (trec_eval), ERR maximal grade 4" in out
+    assert "nDCG gain 2^g − 1 (gdeval), ERR maximal grade 4" in out
     assert read_folder(folder).fingerprint[:12] in out
     wide = gr2(
-        "evaluate", folder, *runs, "--gain", "exponential", "--measures", "P@5", "RR", "--style", "markdown"
+        "evaluate", folder, *runs, "--gain", "linear", "--measures", "P@5", "RR", "--style", "markdown"
     )
-    assert "2^g − 1 (gdeval)" in wide
+    assert "nDCG gain g (trec_eval)" in wide
     assert " P@5 |" in wide
 
 
-def test_evaluate_gives_json_with_every_query_and_csv(gr2, folder, tmp_path):
+def test_evaluate_gives_json_with_every_query_and_csv(gr2, folder, tmp_path, monkeypatch, capsys):
     Run.from_dict({"q1": {"d0": 1.0}, "q2": {"d1": 1.0}}).write(tmp_path / "a.run")
     Run.from_dict({"q1": {"d1": 1.0}}).write(tmp_path / "b.run")
     content = json.loads(gr2("evaluate", folder, tmp_path / "a.run", tmp_path / "b.run", "--style", "json"))
     assert content["fingerprint"] == read_folder(folder).fingerprint
     assert content["all"]["systems"][0]["values"]["Hits@1"] == {"q1": 1.0, "q2": 1.0, "q3": 0.0}
-    rows = gr2("evaluate", folder, tmp_path / "a.run", "--style", "csv", "--measures", "Hits@1").splitlines()
-    assert rows[:2] == ["queries,letter,system,measure,mean,better_than", "all,a,a,Hits@1,0.666667,"]
+    monkeypatch.setattr(sys, "argv", ["gr2", "evaluate", str(folder), str(tmp_path / "b.run"), *CSV_OPTIONS])
+    main()
+    printed = capsys.readouterr()
+    assert printed.out.splitlines()[:2] == [
+        "queries,letter,system,measure,mean,better_than,gain,max_grade",
+        "all,a,b,Hits@1,0.333333,,exponential,4",
+    ]
+    assert printed.err.splitlines() == [
+        headline(read_folder(folder)),
+        "split test; nDCG gain 2^g − 1 (gdeval), ERR maximal grade 4",
+        "note: b answers 1 of 3 queries; the others count as 0",
+    ]
 
 
 def test_excluded_documents_leave_the_ranking_and_the_judgements(gr2, folder, tmp_path):
@@ -153,10 +192,49 @@ def test_a_run_of_another_collection_or_split_is_noticed(gr2, folder, tmp_path):
     assert "note: odd answers 1 of 3 queries; the others count as 0" in out
     assert "note: odd answers 1 queries that fruit does not have" in out
     assert "note: odd returns 1 documents that fruit does not have" in out
-    (tmp_path / "source.tsv").write_text("q1\td0\n")
-    assert "1 query-document pairs of source.tsv left out" in gr2(
-        "evaluate", folder, tmp_path / "odd.run", "--exclude", tmp_path / "source.tsv"
+
+
+def test_excluded_pairs_that_match_nothing_are_named(gr2, folder, tmp_path):
+    Run.from_dict({"q1": {"d0": 1.0}, "q2": {"d1": 1.0}}).write(tmp_path / "a.run")
+    (tmp_path / "source.tsv").write_text("qid docno\nq1 d0\nq1 d1\nt1 d3\nq2 elsewhere\n")
+    out = gr2("evaluate", folder, tmp_path / "a.run", "--exclude", tmp_path / "source.tsv")
+    assert "note: 2 query-document pairs of source.tsv left out" in out
+    assert (
+        "note: 2 pairs of source.tsv are of no query of the split test or no document: t1 d3, q2 elsewhere"
+        in out
     )
+    assert "note: 1 of 3 queries have no relevant document: they count as 0" in out, "q1 has lost both"
+
+
+@pytest.mark.parametrize(
+    ("scores", "words"),
+    [
+        ({}, "this run has no results"),
+        ({"t1": {"d0": 1.0}}, "answers none of the 3 queries of fruit, split test; its first query is 't1'"),
+        ({"q1": {"x": 1.0, "y": 2.0}}, "returns no document of fruit; its first one is 'y'"),
+    ],
+)
+def test_a_run_of_another_collection_or_an_empty_one_is_an_error(gr2, folder, tmp_path, scores, words):
+    Run.from_dict({"q1": {"d0": 1.0}}).write(tmp_path / "good.run")
+    Run.from_dict(scores).write(tmp_path / "odd.run")
+    message = refused(gr2, "evaluate", folder, tmp_path / "good.run", tmp_path / "odd.run")
+    assert message == f"gr2: {tmp_path / 'odd.run'}: {words}"
+
+
+def test_a_query_without_relevant_documents_is_neither_seen_nor_unseen(gr2, folder, tmp_path):
+    with (folder / "qrels" / "test.tsv").open("a") as qrels:
+        qrels.write("t1\td0\t0\n")
+    out = gr2("collection", "info", folder)
+    assert "2 (50%): none of the relevant documents was relevant in training (unseen)" in out
+    assert "1 (25%) have no relevant document: neither seen nor unseen" in out
+    Run.from_dict({"q1": {"d0": 1.0}}).write(tmp_path / "a.run")
+    out = gr2("evaluate", folder, tmp_path / "a.run")
+    assert "note: 1 of 4 queries have no relevant document: they count as 0" in out
+    assert [line for line in out.splitlines() if "queries (" in line] == [
+        "all queries (4)",
+        "seen queries (1)",
+        "unseen queries (2)",
+    ]
 
 
 def test_nothing_but_a_regular_file_is_replaced(gr2, folder, tmp_path):
@@ -225,6 +303,26 @@ def test_import_refuses_a_field_or_column_that_does_not_exist(gr2, tmp_path):
     message = refused(gr2, "collection", "import", *files, "text", "body", "title", "name")
     assert "items.tsv:2: missing field 'name'" in message
     assert not (tmp_path / "out").exists()
+
+
+def test_import_reads_csv_and_names_all_bad_lines(gr2, tmp_path):
+    (tmp_path / "items.csv").write_text('asin,name\nx1,"red, round"\nx2,sour\n')
+    (tmp_path / "asked.csv").write_text("number,asked\n7,sour things\n")
+    (tmp_path / "judged.csv").write_text("number,asin,label\n7,x2,2\n")
+    columns = ("--columns", "docno", "asin", "text", "name", "qid", "number", "query", "asked")
+    columns += ("--qrels-columns", "qid", "number", "docno", "asin", "grade", "label")
+    files = ("--documents", tmp_path / "items.csv", "--queries", tmp_path / "asked.csv")
+    files += ("--qrels", "test", tmp_path / "judged.csv", "--out", tmp_path / "out", *columns)
+    gr2("collection", "import", *files)
+    made = read_folder(tmp_path / "out")
+    assert [document.text for document in made.documents] == ["red, round", "sour"]
+    assert made.split("test") == {"7": {"x2": 2}}
+    with (tmp_path / "items.csv").open("a") as items:
+        items.writelines(f"x {number},odd\n" for number in range(25))
+    lines = refused(gr2, "collection", "import", *files).splitlines()
+    assert len(lines) == 21
+    assert lines[0].startswith(f"gr2: {tmp_path / 'items.csv'}:4: expected 'asin' to be a key")
+    assert lines[-1] == "25 problems, 5 of them not shown; nothing was written"
 
 
 def test_prepare_says_what_to_obtain(gr2, tmp_path, monkeypatch):

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from gr2.data.collection import Collection, Document
 from gr2.data.formats import FormatError, open_collection, read_folder, write_folder
 from gr2.data.formats.folder import read_files
-from gr2.data.formats.records import DocumentFile, read_queries
-from gr2.data.formats.trec import read_qrels, read_run, read_topics
+from gr2.data.formats.records import DocumentFile, read_grouped, read_queries
+from gr2.data.formats.trec import numbered_qrels, read_pairs, read_qrels, read_run, read_topics
 from gr2.data.runs import Run
 from gr2.store import verify
 
@@ -418,6 +418,110 @@ def test_broken_runs_are_refused(tmp_path, content, line, words):
         read_run(path)
 
 
+# --- CSV
+
+CSV = {
+    "corpus.csv": "docno,title,text,url\r\nd1,Cats,purr,http://x/1\r\nd2,,bark,\r\n\r\nd3,,moo,\r\n",
+    "queries.csv": "qid,query\nq1,purring animal\nq2,loud animal\n",
+    "qrels/train.csv": "query_id,docno,label\nq2,d2,1\n",
+    "qrels/test.csv.gz": "iteration,grade,qid,docno\n0,3,q1,d1\n0,-2,q1,d2\n0,0,q2,d3\n",
+}
+
+
+def test_a_folder_of_csv_files(tmp_path):
+    same_as_beir(read_folder(lay(tmp_path, CSV)))
+
+
+def test_quoted_cells_of_csv_may_hold_commas_quotes_and_blank_lines(tmp_path):
+    content = '\ufeff"docno",text\nd1,"a, ""b""\n\n c"\nd2,last\n'
+    made = DocumentFile(one(tmp_path, "corpus.csv", content))
+    assert [(line, document.text) for line, document in made.numbered()] == [(2, 'a, "b"\n\n c'), (5, "last")]
+
+
+def test_a_cell_of_csv_may_be_longer_than_pythons_usual_limit(tmp_path):
+    path = one(tmp_path, "corpus.csv", f"docno,text\nd1,{'word ' * 40_000}\n")
+    assert [len(document.text) for document in DocumentFile(path)] == [200_000]
+
+
+@pytest.mark.parametrize(
+    ("content", "line", "words"),
+    [
+        ("docno;text\nd1;a\n", 1, ["separated by commas", "semicolons"]),
+        ("docno\ttext\nd1\ta\n", 1, ["separated by commas", "tabs"]),
+        ("docno,text\nd1,a\nd2,a,b\n", 3, ["expected 2 columns", "found 3"]),
+        ('docno,text\nd1,"a\nb"\nd2,"never\nclosed\n', 4, ["never closed"]),
+        ('docno,text\nd1,"a" b\n', 2, ["must be doubled"]),
+        ("docno,text,text\nd1,a,b\n", 1, ["distinct column names"]),
+        (b"docno,text\nd1,a\nd2,\xe9\n", 3, ["expected UTF-8", "byte 4"]),
+        ("key,text\nd1,a\n", 2, ["missing field", "'docno'"]),
+    ],
+)
+def test_broken_csv_is_refused(tmp_path, content, line, words):
+    path = one(tmp_path, "corpus.csv", content)
+    with refused(path, line, *words):
+        list(DocumentFile(path))
+
+
+@pytest.mark.parametrize("name", ["judged.csv", "judged.tsv"])
+def test_columns_of_judgements_may_be_called_anything(tmp_path, name):
+    content = "label,asin,query,id\n3,d1,q1,x\n-2,d2,q1,x\n0,d3,q2,x\n"
+    path = one(tmp_path, name, content if name.endswith("csv") else content.replace(",", "\t"))
+    files = lay(tmp_path, BEIR)
+    columns = {"qid": "query", "docno": "asin", "grade": "label"}
+    made = read_files(
+        "mine", files / "corpus.jsonl", files / "queries.jsonl", {"test": path}, qrels_columns=columns
+    )
+    assert made.split("test") == QRELS["test"]
+    with pytest.raises(FormatError, match=r"expected a column for grade \(stars\); found label, asin"):
+        list(numbered_qrels(path, columns=columns | {"grade": "stars"}))
+    with pytest.raises(
+        ValueError, match="no field of qrels is called 'grad'; the fields are qid, docno, grade"
+    ):
+        list(numbered_qrels(path, columns={"grad": "label"}))
+
+
+@pytest.mark.parametrize(
+    ("content", "line", "words"),
+    [
+        ("qid,docno\nq1,d1\n", 0, ["column for grade", "found qid, docno"]),
+        ("qid,docno,grade\nq1,d1,high\n", 2, ["integer grade", "'high'"]),
+        ("qid,docno,grade\nq1,d1,1\nq1,d1,2\n", 3, ["already judged 1"]),
+        ("qid,docno,grade\nq1,a b,1\n", 2, ["printable query and document keys"]),
+    ],
+)
+def test_broken_judgements_in_csv_are_refused(tmp_path, content, line, words):
+    path = one(tmp_path, "test.csv", content)
+    with refused(path, line, *words):
+        read_qrels(path)
+
+
+def test_a_run_may_be_csv(tmp_path):
+    path = one(tmp_path, "bm25.csv", "qid,rank,docno,score\nq1,1,d2,1.5\nq1,2,d1,-1e-3\n")
+    assert read_run(path) == {"q1": {"d2": 1.5, "d1": -0.001}}
+    with refused(one(tmp_path, "odd.csv", "qid,docno,score\nq1,d1,1\nq1,d2,high\n"), 3, "'high'"):
+        read_run(tmp_path / "odd.csv")
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("pairs.tsv", "q1\td1\nq1 d2\n"),
+        ("pairs.tsv", "query-id\tcorpus-id\nq1\td1\nq1\td2\n"),
+        ("pairs.txt", "qid docno\nq1 d1\nq1 d2\n"),
+        ("pairs.csv", "docno,qid\nd1,q1\nd2,q1\n"),
+    ],
+)
+def test_a_header_is_no_pair(tmp_path, name, content):
+    assert read_pairs(one(tmp_path, name, content)) == {"q1": {"d1", "d2"}}
+
+
+def test_generated_queries_may_be_csv(tmp_path):
+    path = one(tmp_path, "queries.csv", 'd1,"one, two"\nd1,three\n')
+    assert read_grouped(path) == {"d1": ["one, two", "three"]}
+    with refused(one(tmp_path, "odd.csv", "d1,a\nd2\n"), 2, "two columns"):
+        read_grouped(tmp_path / "odd.csv")
+
+
 # --- what is written can be read
 
 CHARACTERS = st.characters(exclude_categories=["Cs"])
@@ -617,12 +721,12 @@ def test_a_missing_single_file_is_refused(tmp_path, read):
         read(tmp_path / "no.jsonl")
 
 
-@pytest.mark.parametrize("name", ["documents.csv", "documents", "documents.gz", "documents.jsonl.zip"])
+@pytest.mark.parametrize("name", ["documents.xlsx", "documents", "documents.gz", "documents.jsonl.zip"])
 def test_a_table_of_unknown_kind_is_refused(tmp_path, name):
     path = one(tmp_path, name, "x")
-    with refused(path, 0, "expected", ".jsonl", ".tsv"):
+    with refused(path, 0, "expected", ".jsonl", ".tsv", ".csv"):
         list(DocumentFile(path))
-    with refused(path, 0, "expected", ".jsonl", ".tsv"):
+    with refused(path, 0, "expected", ".jsonl", ".tsv", ".csv"):
         read_queries(path)
 
 

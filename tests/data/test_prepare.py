@@ -22,12 +22,16 @@ TRAIN, DEV = "simplified-nq-train.jsonl.gz", "simplified-nq-dev.jsonl.gz"
 
 
 def test_the_papers_six_collections_are_there():
-    assert set(recipes()) == {"gov2-500k", "clueweb-500k", "robust04", "ms-500k", "ms-1m", "nq320k"}
+    papers = {"gov2-500k", "clueweb-500k", "robust04", "ms-500k", "ms-1m", "nq320k"}
+    assert papers <= set(recipes())
+    assert {name for name, recipe in recipes().items() if "fingerprint" not in recipe} == papers
 
 
 def test_every_recipe_says_what_it_is_and_where_to_get_it():
     for name, recipe in recipes().items():
         assert recipe["about"], name
+        if "fingerprint" in recipe:
+            continue  # a public one: see test_public
         assert "http" in recipe["obtain"] or "downloads" in recipe["obtain"], name
         if name != "nq320k":
             assert {"documents", "splits", "size", "needs"} <= recipe.keys(), name
@@ -268,7 +272,7 @@ def lay(folder, train=TRAIN_ROWS, dev=DEV_ROWS):
 
 
 def test_natural_questions(tmp_path):
-    made = prepare("nq320k", NQ, source=lay(tmp_path))
+    made = prepare("nq320k", NQ, source=[lay(tmp_path)])
     assert made.name == "nq320k"
     assert made.queries == {
         "11": "what purrs",
@@ -293,8 +297,8 @@ def test_natural_questions(tmp_path):
 def test_natural_questions_read_back_the_same_and_give_the_same_bytes(tmp_path):
     lay(tmp_path)
     for name in ("one", "two"):
-        write_folder(prepare("nq320k", NQ, source=tmp_path), tmp_path / name)
-    made = prepare("nq320k", NQ, source=tmp_path)
+        write_folder(prepare("nq320k", NQ, source=[tmp_path]), tmp_path / name)
+    made = prepare("nq320k", NQ, source=[tmp_path])
     assert read_folder(tmp_path / "one").fingerprint == made.fingerprint
     assert (tmp_path / "one" / "manifest.json").read_bytes() == (
         tmp_path / "two" / "manifest.json"
@@ -322,7 +326,7 @@ def test_pages_as_they_are_found(page, title, text):
 def test_a_title_with_characters_that_no_format_holds_still_makes_a_docno(tmp_path):
     pages = ["<H1> 100 %\u200e </H1> x", "<H1> Soft\u00adly \u00a0 there </H1> y", "<H1> 日本 語 </H1> z"]
     rows = [example(number, "q", page) for number, page in enumerate(pages)]
-    made = prepare("nq320k", NQ, source=lay(tmp_path, rows, []))
+    made = prepare("nq320k", NQ, source=[lay(tmp_path, rows, [])])
     assert len(made.docnos) == 3
     write_folder(made, tmp_path / "out")
     assert read_folder(tmp_path / "out").fingerprint == made.fingerprint
@@ -345,14 +349,14 @@ def test_a_title_with_characters_that_no_format_holds_still_makes_a_docno(tmp_pa
 def test_a_malformed_line_is_refused_with_file_and_line(tmp_path, row, words):
     lay(tmp_path, [*TRAIN_ROWS, row])
     with pytest.raises(FormatError, match=rf"^{re.escape(str(tmp_path / TRAIN))}:4: .*{words}"):
-        prepare("nq320k", NQ, source=tmp_path)
+        prepare("nq320k", NQ, source=[tmp_path])
 
 
 def test_a_truncated_file_is_refused(tmp_path):
     lay(tmp_path)
     (tmp_path / DEV).write_bytes((tmp_path / DEV).read_bytes()[:-9])
     with pytest.raises(FormatError, match=rf"{DEV}:\d: .*truncated"):
-        prepare("nq320k", NQ, source=tmp_path)
+        prepare("nq320k", NQ, source=[tmp_path])
 
 
 def test_natural_questions_without_a_source_asks_for_it():
@@ -366,14 +370,15 @@ def test_missing_files_are_named_with_their_place(tmp_path, missing):
     for name in missing:
         (tmp_path / name).unlink()
     with pytest.raises(DataMissing, match="https://") as caught:
-        prepare("nq320k", NQ, source=tmp_path)
+        prepare("nq320k", NQ, source=[tmp_path])
     for name in (TRAIN, DEV):
-        assert (str(tmp_path / name) in str(caught.value)) == (name in missing)
+        assert (name in str(caught.value)) == (name in missing)
+    assert f"missing in {tmp_path}: " in str(caught.value)
 
 
 def test_a_source_that_is_no_folder_is_the_same_as_missing_files():
     with pytest.raises(DataMissing, match=TRAIN):
-        prepare("nq320k", NQ, source=Path("/nowhere/at/all"))
+        prepare("nq320k", NQ, source=[Path("/nowhere/at/all")])
 
 
 def test_pages_are_documents_of_their_title():

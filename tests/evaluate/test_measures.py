@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gr2.data.runs import Run
+from gr2.evaluate.config import EvaluateConfig
 from gr2.evaluate.measures import PAPER, Convention, evaluate, expected_reciprocal_rank
 
 DOCNOS = [f"d{i}" for i in range(12)]
@@ -33,7 +34,7 @@ TREC_NAMES = {
 @settings(max_examples=300, deadline=None)
 @given(QRELS, RUNS)
 def test_equal_to_trec_eval_with_ties_missing_queries_and_unjudged_documents(qrels, scores):
-    evaluation = evaluate(Run.from_dict(scores), qrels, list(TREC_NAMES))
+    evaluation = evaluate(Run.from_dict(scores), qrels, list(TREC_NAMES), Convention(gain="linear"))
     parts = (name.rsplit("_", 1) for name in TREC_NAMES.values())
     asked = {f"{stem}.{cutoff}" if cutoff.isdigit() else f"{stem}_{cutoff}" for stem, cutoff in parts if stem}
     oracle = pytrec_eval.RelevanceEvaluator(qrels, asked)
@@ -133,6 +134,15 @@ def test_gains_differ_where_grades_do():
     discount = 1 / np.log2(3)
     assert linear == pytest.approx((1 + 3 * discount) / (3 + discount))
     assert exponential == pytest.approx((1 + 7 * discount) / (7 + discount))
+
+
+def test_the_gain_is_the_same_wherever_none_is_chosen():
+    run, qrels = Run.from_dict({"q": {"low": 2.0, "high": 1.0}}), {"q": {"low": 1, "high": 3}}
+    discount = 1 / np.log2(3)
+    assert evaluate(run, qrels, ["nDCG@5"]).means["nDCG@5"] == pytest.approx(
+        (1 + 7 * discount) / (7 + discount)
+    )
+    assert EvaluateConfig().gain == Convention().gain == Convention.for_grades(3).gain == "exponential"
 
 
 def test_scores_that_differ_beyond_32_bits_keep_their_order():

@@ -96,7 +96,7 @@ def test_what_cannot_be_compared_is_refused():
     with pytest.raises(ValueError, match="same queries"):
         compare([one, evaluation("two", [0.1, 0.2, 0.3])])
     with pytest.raises(ValueError, match="same queries in the same way"):
-        compare([one, Evaluation("two", dict(one.values), Convention(gain="exponential"))])
+        compare([one, Evaluation("two", dict(one.values), Convention(gain="linear"))])
     with pytest.raises(ValueError, match="different names"):
         compare([one, one])
     with pytest.raises(ValueError, match="baseline"):
@@ -108,7 +108,7 @@ def test_json_holds_every_query_and_p_value():
         json.dumps(compare([evaluation("a", [0.0, 1.0]), evaluation("b", [1.0, 1.0])]).to_json())
     )
     assert content["systems"][0]["values"] == {"P@20": {"q000": 0.0, "q001": 1.0}}
-    assert content["convention"] == {"gain": "linear", "max_grade": 4}
+    assert content["convention"] == {"gain": "exponential", "max_grade": 4}
     assert {"t", "permutation", "t_holm", "permutation_holm", "mean"} <= content["differences"][0].keys()
 
 

@@ -5,11 +5,22 @@ Whatever is heavy is imported inside the command that needs it, so `gr2 --help` 
 
 import os
 import sys
-from importlib.metadata import version
 
-from gr2.cli import collections, docids, judgements, learning, models, pretraining, serving, systems
+from gr2.cli import (
+    collections,
+    docids,
+    exporting,
+    judgements,
+    learning,
+    models,
+    pretraining,
+    searching,
+    serving,
+    systems,
+)
 from gr2.cli.app import app
 from gr2.cli.arguments import load_plugins, take_options
+from gr2.cli.version import describe
 
 DESCRIPTION = (
     "Generative retrieval with multi-graded relevance. Options before or after a command: --plugin FILE.py "
@@ -20,11 +31,13 @@ PRESET_COMMANDS = ("docids", "train", "index", "run")
 __all__ = [
     "collections",
     "docids",
+    "exporting",
     "judgements",
     "learning",
     "main",
     "models",
     "pretraining",
+    "searching",
     "serving",
     "systems",
 ]
@@ -33,7 +46,7 @@ __all__ = [
 def main() -> None:
     """Run the command line; an input error is one sentence on the screen and exit code 1."""
     if sys.argv[1:] == ["--version"]:
-        print(f"gr2 {version('gr2')}")
+        print(describe())
         return
     try:
         plugins, arguments = take_options("--plugin", sys.argv[1:])

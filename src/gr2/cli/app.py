@@ -43,6 +43,12 @@ def say(line: str) -> None:
         print(line, flush=True)
 
 
+def announce(what: object) -> None:
+    """Say on a terminal that something is being loaded, before that takes its seconds."""
+    if progress():
+        print(f"loading {what} ...", file=sys.stderr, flush=True)
+
+
 def open_named(name: str, *, show: bool = False) -> "Collection":
     """Open a collection by the name the user typed, and print its headline if wanted."""
     from gr2.data.formats import open_collection

@@ -8,6 +8,7 @@ from tyro.extras import SubcommandApp
 from gr2.cli.app import Folder, Name, app, open_named, progress
 
 PROBLEMS_SHOWN = 50
+PROBLEMS_OF_IMPORT = 20
 
 collection = SubcommandApp()
 app.command(collection, name="collection", help="Look at, check, prepare or import a collection.")
@@ -29,53 +30,64 @@ def info(name: Name, /) -> None:
 def check(folder: Folder, /) -> None:
     """Report every problem of a collection's files, with file and line; exit with 1 if there is one.
 
+    Documents with the same title and text, and queries without text, are warnings.
+
     Args:
         folder: The folder to read. Nothing is written.
     """
-    from gr2.data.formats.folder import read_folder
-    from gr2.data.formats.lines import FormatError
+    from gr2.data.check import check_folder
     from gr2.evaluate.describe import headline
 
-    problems: list[str] = []
-
-    def keep(path: Path, line: int, message: str) -> None:
-        problems.append(str(FormatError(path, line, message)))
-
-    try:
-        found = read_folder(folder, keep, progress=progress())
-    except FormatError as error:  # what follows this problem in the file cannot be read at all
-        problems.append(str(error))
-    for problem in problems[:PROBLEMS_SHOWN]:
+    found = check_folder(folder, most=PROBLEMS_SHOWN, progress=progress())
+    for problem in found.problems.kept:
         print(problem)
-    if problems:
-        hidden = len(problems) - PROBLEMS_SHOWN
-        raise SystemExit(
-            f"{len(problems):,} problem{'s' * (len(problems) > 1)}"
-            + (f", {hidden:,} of them not shown" if hidden > 0 else "")
-        )
-    print(headline(found))
-    print("No problems.")
+    if found.problems.count or found.collection is None:
+        raise SystemExit(str(found.problems))
+    print(headline(found.collection))
+    for warning in found.warnings.kept:
+        print(f"warning: {warning}")
+    hidden = found.warnings.count - len(found.warnings.kept)
+    print(f"No problems{f', {hidden:,} more warnings' if hidden else ''}.")
 
 
 @collection.command
-def prepare(name: Name, /, *, out: Path, source: Path | None = None, seed: int = 0) -> None:
-    """Build one of the paper's collections from data you have, as a folder.
+def prepare(name: Name, /, *, out: Path, source: tuple[Path, ...] = (), seed: int = 0) -> None:
+    """Build a well-known collection from data you have, as a folder; what is missing is named.
 
     Args:
-        name: gov2-500k, clueweb-500k, robust04, ms-500k, ms-1m or nq320k; or any other collection, to write
-            it as a folder.
+        name: nfcorpus, cranfield, scifact, medquad, antique, esci or movies, made of public files; one of the
+            paper's: gov2-500k, clueweb-500k, robust04, ms-500k, ms-1m or nq320k; or any other collection, to
+            write it as a folder.
         out: The folder to write; it appears whole or not at all.
-        source: The folder of files that ir_datasets does not have (nq320k).
-        seed: Chooses the random fill of documents and, where none are published, the folds.
+        source: The downloaded files, or folders that contain them; without it, what to download is printed.
+        seed: Chooses the random fill of the paper's collections and, where none are published, the folds.
     """
     from gr2.data.formats import write_folder
-    from gr2.data.prepare import prepare, recipes
+    from gr2.data.prepare import left_out, prepare, recipes
     from gr2.evaluate.describe import headline
 
-    known = recipes()
-    made = prepare(name, known[name], source=source, seed=seed) if name in known else open_named(name)
-    print(headline(write_folder(made, out)))
+    recipe = recipes().get(name)
+    if recipe is None:
+        print(headline(write_folder(open_named(name), out)))
+        print(f"Written to {out}")
+        return
+    made = write_folder(
+        prepare(name, recipe, source=source, seed=seed), out, left_out=left_out(name, recipe, source)
+    )
+    print(headline(made))
     print(f"Written to {out}")
+    if "fingerprint" in recipe:
+        print(_compared(made.fingerprint, recipe["fingerprint"], recipe["counts"]))
+
+
+def _compared(found: str, measured: str, counts: str) -> str:
+    """Whether a prepared collection is the one that the documentation's tables were measured on."""
+    if found == measured:
+        return "It is the collection of the documentation's tables: the fingerprints are equal."
+    return (
+        f"note: the documentation's tables were measured on another version ({counts}, fingerprint "
+        f"{measured[:12]}): texts or judgements differ, so figures may differ too."
+    )
 
 
 @collection.command(name="import")
@@ -86,21 +98,37 @@ def import_(
     qrels: Mapping[str, Path],
     out: Path,
     columns: Mapping[str, str] = {},  # noqa: B006 - never changed; tyro shows it as the default
+    qrels_columns: Mapping[str, str] = {},  # noqa: B006
 ) -> None:
     """Make a collection folder from separate files.
 
     Args:
-        documents: JSONL or TSV with named columns, plain or .gz.
-        queries: JSONL or TSV with named columns, or TREC topics.
-        qrels: Judgements of each split, e.g. `train a.qrels test b.tsv`, in TREC's or BEIR's columns.
+        documents: JSONL, TSV or CSV with named columns, plain or .gz.
+        queries: JSONL, TSV or CSV with named columns, or TREC topics.
+        qrels: Judgements of each split, e.g. `train a.qrels test b.csv`: TREC's or BEIR's columns, or CSV.
         out: The folder to write; it appears whole or not at all.
-        columns: What your tables call our fields, e.g. `docno key text body`; fields are docno, title, text,
-            url, qid and query.
+        columns: What your tables of documents and queries call our fields, e.g. `docno key text body`; fields
+            are docno, title, text, url, qid and query.
+        qrels_columns: What your tables of judgements (TSV or CSV) call our fields, e.g. `qid query docno asin
+            grade label`.
     """
     from gr2.data.formats import write_folder
     from gr2.data.formats.folder import read_files
+    from gr2.data.formats.lines import Problems
     from gr2.evaluate.describe import headline
 
-    made = read_files(out.name, documents, queries, qrels, columns=columns, progress=progress())
+    problems = Problems(PROBLEMS_OF_IMPORT)
+    made = read_files(
+        out.name,
+        documents,
+        queries,
+        qrels,
+        columns=columns,
+        qrels_columns=qrels_columns,
+        report=problems,
+        progress=progress(),
+    )
+    if problems.count:
+        raise ValueError("\n".join([*problems.kept, f"{problems}; nothing was written"]))
     print(headline(write_folder(made, out)))
     print(f"Written to {out}")

@@ -43,7 +43,7 @@ def import_(
             book); each is recognised.
         folder: The folder of judgements to add to; it is made if it does not exist.
         judge: Who made them. The judges of a Quepid book are named in the file.
-        queries: The texts of the queries of TREC qrels: topics, or a table (.jsonl, .tsv).
+        queries: The texts of the queries of TREC qrels: topics, or a table (.jsonl, .tsv, .csv).
         collection: Refuse documents that this collection does not have; by default any docno is taken.
         source: Whether people judged or clicks were counted.
         grades: The highest grade of a new folder; 4 unless given. An existing folder keeps its own.
@@ -180,8 +180,8 @@ def from_clicks(
     positions for the same query tell it (position-based model, EM). Relevance is clicks divided by looks.
 
     Args:
-        logs: TSV files with the columns query, docno, shown_at (from 1) and clicked (0 or 1); or records of
-            ubi_queries and ubi_events as NDJSON.
+        logs: TSV or CSV files with the columns query, docno, shown_at (from 1) and clicked (0 or 1); or
+            records of ubi_queries and ubi_events as NDJSON.
         out: The folder of judgements to add to; it is made if it does not exist.
         format: The form of the log.
         config: How clicks become grades.

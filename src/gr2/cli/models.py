@@ -1,19 +1,15 @@
-"""`gr2 index`, `train`, `pretrain`, `search`, `demo`: from a collection to a model and to results."""
+"""`gr2 index`, `train`, `pretrain`, `demo`: from a collection to a model."""
 
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
-from tyro.conf import Positional, arg
-
-from gr2.cli.app import Folder, Name, Settings, app, first, open_named, progress, say, write_run
-from gr2.model.config import SearchConfig
+from gr2.cli.app import Name, Settings, app, first, open_named, progress, say
 from gr2.systems.config import PRESETS, GenerativeConfig
 from gr2.systems.config import preset as preset_of
 from gr2.training.config import TrainingConfig
 from gr2.workflows.config import PretrainConfig
 
-Query = Annotated[Positional[str], arg(metavar="QUERY")]
 PRESET = next(iter(PRESETS))
 
 
@@ -89,7 +85,7 @@ def register(chosen: str = PRESET) -> None:
             preset: Where the defaults come from: default, fast, residual, decoder or paper.
             backbone: gr2-mini, or folder or hub name of a T5, BART or encoder checkpoint.
             config: The settings of the training; `gr2 variants` lists the variants.
-            pseudo_queries: A TSV file of `docno query` lines: generated queries of documents.
+            pseudo_queries: A TSV or CSV file of documents and their generated queries, without a header.
             resume: Continue after an interruption.
         """
         from gr2.data.formats.records import read_grouped
@@ -142,43 +138,6 @@ def pretrain(
     make(open_named(name, show=first()), out, config, resume=resume, progress=progress())
     steps = config.training.schedule.steps + config.training.schedule.frozen_steps
     say(f"{config.training.variant}: a backbone after {steps:,} steps, written to {out}")
-
-
-@app.command
-def search(
-    folder: Folder,
-    query: Query = "",
-    /,
-    *,
-    topics: Path | None = None,
-    output: Path | None = None,
-    k: int = 10,
-    config: Annotated[SearchConfig, Settings] = SearchConfig(),  # noqa: B008
-    device: str = "auto",
-) -> None:
-    """Search with a trained model: one query, or a file of queries.
-
-    Args:
-        folder: What `gr2 train` or `gr2 index` wrote.
-        query: A query; its results are printed.
-        topics: A file of queries (TREC topics, JSONL or TSV); needs `--output`.
-        output: The run file to write.
-        k: Documents to return for each query.
-        config: How to search.
-        device: Device to search on: auto takes cuda, then mps, else cpu.
-    """
-    from gr2.data.formats.folder import read_query_file
-    from gr2.model.gr2 import GR2
-
-    if bool(query) == bool(topics) or bool(topics) != bool(output):
-        raise ValueError("give either a query, or --topics FILE with --output RUN")
-    searcher = GR2.from_pretrained(folder, device=device).searcher(config)
-    if topics and output:
-        run = searcher.search_many(read_query_file(topics), k, name=folder.resolve().name)
-        write_run(run, output, str(folder))
-        return
-    for rank, result in enumerate(searcher.search(query, k), start=1):
-        print(f"{rank:2}  {result.score:8.3f}  {result.docno}  ({result.docid})")
 
 
 @app.command

@@ -4,7 +4,7 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from gr2.cli.app import Folder, Settings, app
+from gr2.cli.app import Folder, Settings, announce, app
 from gr2.serve.config import ServiceConfig
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ def serve(
         api_key_file: A file with the API key that clients must send; without it, no key is required.
         config: The settings of the service.
     """
+    announce(folder)
     from gr2.serve import read_key
     from gr2.serve import serve as run
 

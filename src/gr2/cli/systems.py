@@ -1,5 +1,6 @@
 """`gr2 run`, `gr2 systems`, `gr2 variants`, `gr2 evaluate`: run any system, and measure runs."""
 
+import sys
 from collections.abc import Callable
 from dataclasses import MISSING, fields
 from pathlib import Path
@@ -7,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from tyro.extras import SubcommandApp
 
-from gr2.cli.app import Name, Runs, Settings, app, open_named, progress, queries_of, write_run
+from gr2.cli.app import Name, Runs, Settings, announce, app, open_named, progress, queries_of, write_run
 from gr2.evaluate.config import EvaluateConfig
 from gr2.systems import SYSTEMS
 from gr2.systems.config import PRESETS, GenerativeConfig, preset
@@ -68,6 +69,7 @@ def _command(system: str, row: SystemRow, usual: object | None) -> Callable[...,
         data = data if fold is None else data.fold(fold, split=split)
         queries = queries_of(data, "test" if fold is not None else split)
         context = SystemContext(collection=data, folder=work, train=train, resume=resume, progress=progress())
+        announce(system)
         built = build_system(system, context, options)
         described = type(built).__str__ is not object.__str__
         write_run(checked_run(built, data, queries, k), output, str(built) if described else system)
@@ -125,12 +127,15 @@ def evaluate(
 
     Args:
         name: The collection: a folder, `pydocs`, or `ir:ID`.
-        runs: TREC run files.
+        runs: TREC run files, or CSV with the columns qid, docno and score.
         config: What to measure.
-        style: How to print it; JSON has every query's values.
+        style: How to print it; JSON has every query's values, CSV leaves the notes to standard error.
     """
     from gr2.evaluate.page import report
 
     baseline = config.baseline
     paths = [*runs, *([baseline] if baseline is not None and baseline not in runs else [])]
-    print(report(open_named(name), paths, config, style))
+    page = report(open_named(name), paths, config, style)
+    print(page.text)
+    for note in page.notes:
+        print(note, file=sys.stderr)

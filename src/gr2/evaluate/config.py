@@ -6,6 +6,8 @@ from typing import Literal
 
 Gain = Literal["linear", "exponential"]
 Significance = Literal["t", "permutation"]
+GAIN: Gain = "exponential"
+"""The gain of nDCG wherever none is chosen: that of the paper and of every table of ours."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,9 +21,10 @@ class EvaluateConfig:
     baseline: Path | None = None
     """A run to test the others against; without it every pair of runs is tested."""
     exclude: Path | None = None
-    """A file of `qid docno` lines: documents left out of that query's ranking and judgements."""
-    gain: Gain = "linear"
-    """Gain of nDCG for grade g: linear is g (trec_eval), exponential is 2^g − 1 (gdeval)."""
+    """A file of `qid docno` lines, or a table with these columns: documents left out of that query's ranking
+    and judgements."""
+    gain: Gain = GAIN
+    """Gain of nDCG for grade g: exponential is 2^g − 1 (gdeval), linear is g (trec_eval)."""
     max_grade: int | None = None
     """Maximal grade of ERR; by default 4 (gdeval's), or the collection's highest grade if that is more."""
     significance: Significance = "t"

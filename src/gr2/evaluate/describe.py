@@ -12,7 +12,8 @@ CONTROL_MEASURES = ("nDCG@20", "P@20", "ERR@20", "Hits@1", "Hits@10")
 
 def headline(collection: Collection) -> str:
     """The first line of every output: name, sizes, grades, fingerprint."""
-    grades = f"grades 1-{collection.grades}" if collection.grades else "nothing judged relevant"
+    kinds = {0: "nothing judged relevant", 1: "binary judgements"}
+    grades = kinds.get(collection.grades, f"grades 1-{collection.grades}")
     return (
         f"{collection.name}: {len(collection.docnos):,} documents, {len(collection.queries):,} queries, "
         f"{grades}, fingerprint {collection.fingerprint[:12]}"
@@ -36,11 +37,14 @@ def describe(collection: Collection) -> str:
 def _documents(collection: Collection) -> str:
     words = titles = empty = 0
     for document in collection.documents:
-        words += len(document.text.split())
+        words += len(document.contents.split())
         titles += bool(document.title)
         empty += not document.contents
     count = len(collection.docnos)
-    return f"Documents: {words / count:.0f} words on average, {titles:,} with a title, {empty:,} empty"
+    return (
+        f"Documents: {words / count:.0f} words on average (title and text), {titles:,} with a title, "
+        f"{empty:,} empty"
+    )
 
 
 def _splits(collection: Collection) -> str:
@@ -60,7 +64,7 @@ def _grades(qrels: Qrels) -> str:
 
 def _leaks(leaks: Leaks) -> str:
     queries = leaks.collection.split(leaks.split)
-    overlap, count = Counter(leaks.train_overlap.values()), max(1, len(queries))
+    overlap, count = Counter[str](leaks.train_overlap.values()), max(1, len(queries))
     shares = [
         f"{len(leaks.near_twins):,} ({len(leaks.near_twins) / count:.0%}) have a near-twin among the train "
         f"queries (Jaccard of stemmed words ≥ {NEAR_TWIN})",
@@ -70,6 +74,11 @@ def _leaks(leaks: Leaks) -> str:
             for kind, label in (("all", "seen"), ("some", "seen"), ("none", "unseen"))
         ),
     ]
+    if nothing := overlap["no relevant"]:
+        shares.append(
+            f"{nothing:,} ({nothing / count:.0%}) have no relevant document: neither seen nor unseen, and "
+            "every measure is 0 for them"
+        )
     convention = Convention.for_grades(leaks.collection.grades)
     rows = []
     for evaluation in leaks.controls(CONTROL_MEASURES, convention):

@@ -14,7 +14,7 @@ from typing import Any
 
 from gr2.data.collection import Qrels
 from gr2.data.runs import Run
-from gr2.evaluate.config import Gain
+from gr2.evaluate.config import GAIN, Gain
 
 GRADED = ("nDCG@5", "nDCG@20", "P@20", "ERR@20")
 BINARY = ("MRR@3", "MRR@20", "Hits@1", "Hits@10")
@@ -28,13 +28,13 @@ ERR = re.compile(rf"ERR(?:@({CUTOFF.pattern}))?")
 class Convention:
     """The choices that must be equal for two figures to be comparable."""
 
-    gain: Gain = "linear"
-    """nDCG's gain of grade g: linear is trec_eval's g, exponential is gdeval's 2^g − 1."""
+    gain: Gain = GAIN
+    """nDCG's gain of grade g: exponential is gdeval's 2^g − 1, linear is trec_eval's g."""
     max_grade: int = 4
     """The grade at which ERR's user is almost surely satisfied; 4 is gdeval's."""
 
     @classmethod
-    def for_grades(cls, highest: int, *, gain: Gain = "linear") -> "Convention":
+    def for_grades(cls, highest: int, *, gain: Gain = GAIN) -> "Convention":
         """The convention for judgements up to a highest grade: gdeval's maximum of 4, or more if needed.
 
         >>> Convention.for_grades(3).max_grade, Convention.for_grades(5).max_grade

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from gr2.data.formats import open_collection
+from gr2.data.formats.folder import LEFT_OUT
 from gr2.experiments.trial import Trial
 from gr2.training.config import BatchConfig
 
@@ -90,5 +91,5 @@ def graded_trials(
 
 def source_documents(path: str) -> Path | None:
     """The file of query-document pairs to exclude from a collection's rankings and judgements, if any."""
-    found = Path(path) / "source_docs.tsv"
+    found = Path(path) / LEFT_OUT
     return found if found.is_file() else None

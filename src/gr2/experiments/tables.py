@@ -42,7 +42,7 @@ def gather(
     """
     excluded = read_pairs(exclude)
     qrels = without_pairs(collection.split(split), excluded)
-    convention = Convention.for_grades(collection.grades, gain="exponential")
+    convention = Convention.for_grades(collection.grades)
     found: dict[str, dict[int, dict[str, Ranking]]] = {}
     for system, seed, run in rows:
         found.setdefault(system, {}).setdefault(seed, {}).update(run.rankings)

@@ -2,8 +2,8 @@
 
 Two forms are read, plain or gzipped; a problem names the file and line.
 
-- TSV with a header and the columns `query`, `docno`, `shown_at` (position from 1) and `clicked` (0 or 1); one
-  line for each time a document was shown.
+- TSV (or CSV) with a header and the columns `query`, `docno`, `shown_at` (position from 1) and `clicked` (0
+  or 1); one line for each time a document was shown.
 - OpenSearch's User Behavior Insights (UBI 1.x) as NDJSON: the records of `ubi_queries` and `ubi_events`, in
   one file or in several; see `read_ubi`.
 """
@@ -15,7 +15,8 @@ from typing import Any, Literal
 
 import orjson
 
-from gr2.data.formats.lines import FormatError, is_key, numbered_lines, text_lines
+from gr2.data.formats.lines import FormatError, is_key, numbered_lines
+from gr2.data.formats.tables import table
 
 LogForm = Literal["tsv", "ubi"]
 COLUMNS = ("query", "docno", "shown_at", "clicked")
@@ -49,21 +50,11 @@ def read_log(paths: Sequence[Path], form: LogForm) -> ClickLog:
 
 
 def read_tsv(paths: Sequence[Path]) -> ClickLog:
-    """Read TSV files; other columns than the four are ignored."""
+    """Read TSV or CSV files; other columns than the four are ignored."""
     log = ClickLog()
     for path in paths:
-        columns: list[int] = []
-        for line, text in text_lines(path):
-            cells = text.split("\t")
-            if not columns:
-                if missing := [name for name in COLUMNS if name not in cells]:
-                    message = f"expected a header with {', '.join(COLUMNS)}; missing: {', '.join(missing)}"
-                    raise FormatError(path, line, message)
-                columns, width = [cells.index(name) for name in COLUMNS], len(cells)
-                continue
-            if len(cells) != width:
-                raise FormatError(path, line, f"expected {width} columns, found {len(cells)}")
-            query, docno, shown_at, clicked = (cells[column] for column in columns)
+        for line, record in table(path, needs=COLUMNS):
+            query, docno, shown_at, clicked = (record[name] for name in COLUMNS)
             if not query.strip() or not is_key(docno):
                 raise FormatError(path, line, "expected a query and a docno without white space")
             if not (shown_at.isascii() and shown_at.isdigit() and 1 <= int(shown_at) <= 10_000):

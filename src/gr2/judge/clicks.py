@@ -39,9 +39,9 @@ class ClicksConfig:
     min_shown: int = 10
     """Queries and documents that were shown less often are left out."""
     clip: float = 0.1
-    """The lowest propensity that is divided by."""
+    """Lower propensities are raised to this one, so that a single click at a far position does not decide."""
     prior: float = 2.0
-    """Weight of the prior, in looks."""
+    """How many looks the log's mean share of clicks is worth; more keeps rare pairs nearer to that mean."""
     eta: float = 1.0
     """Positions that the log cannot compare with the first one are assumed to have the propensity
     1 / position ** eta."""

@@ -2,21 +2,21 @@
 
 | what | how it is recognised | what is read |
 |---|---|---|
-| BEIR | a folder | queries.jsonl (or .tsv, topics.txt) and every file of qrels/ |
+| BEIR | a folder | queries.jsonl (or .tsv, .csv, topics.txt) and every file of qrels/ |
 | TREC | any other file | `qid 0 docno grade`, or BEIR's three columns; the texts are in a file of their own |
 | Quepid | .csv | see `quepid_rows` |
 
 Negative grades, which TREC uses for spam, become 0.
 """
 
-import csv
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from gr2.data.formats.folder import QRELS_KINDS, read_query_file
-from gr2.data.formats.lines import FormatError, find, kind, text_lines
+from gr2.data.formats.folder import QRELS_KINDS, QUERY_NAMES, read_query_file
+from gr2.data.formats.lines import FormatError, find, kind
+from gr2.data.formats.tables import rows
 from gr2.data.formats.trec import numbered_qrels
 from gr2.judge.judgements import Judgement, Source
 from gr2.judge.store import InvalidJudgement, JudgementStore
@@ -49,7 +49,7 @@ def import_files(
         store: Where they are kept.
         files: BEIR folders, TREC qrels and Quepid exports.
         judge: Who made them; the judges of a Quepid book are named in the file instead.
-        queries: The texts of the queries of TREC qrels: topics, or a table (.jsonl, .tsv).
+        queries: The texts of the queries of TREC qrels: topics, or a table (.jsonl, .tsv, .csv).
         source: Whether people judged or clicks were counted.
     """
     return keep(store, [row for path in files for row in read_rows(path, judge, queries, source)])
@@ -79,7 +79,7 @@ def read_rows(
 
 def beir_rows(folder: Path, judge: str, source: Source = "judged") -> Iterator[Row]:
     """Read the queries and all qrels of a BEIR folder; it needs no corpus."""
-    texts = find(folder, "queries.jsonl", "queries.tsv", "topics.txt")
+    texts = find(folder, *QUERY_NAMES)
     files = [path for path in sorted((folder / "qrels").glob("*")) if kind(path) in QRELS_KINDS]
     if texts is None or not files:
         raise FormatError(folder, 0, "expected queries.jsonl and qrels/NAME.tsv in this folder")
@@ -108,35 +108,21 @@ def quepid_rows(path: Path, judge: str, source: Source = "judged") -> Iterator[R
 
     A row without a rating is skipped: Quepid writes one for a query that has none. `3.0` is read as 3.
     """
-    reader = csv.reader((f"{text}\n" for _, text in _unbroken(path)), strict=True)
     header: list[str] = []
-    try:
-        for cells in filter(None, reader):
-            if not header:
-                header = [cell.strip() for cell in cells]
-                query, docno, ratings = _columns(path, header, judge)
-                continue
-            if len(cells) > len(header):
-                raise FormatError(path, reader.line_num, f"expected {len(header)} cells, found {len(cells)}")
-            padded = [cell.strip() for cell in cells] + [""] * (len(header) - len(cells))
-            for column, name in ratings.items():
-                if padded[column]:
-                    grade = _grade(path, reader.line_num, padded[column])
-                    judgement = Judgement(padded[query], padded[docno], grade, name, source=source)
-                    yield Row(path, reader.line_num, judgement)
-    except csv.Error as error:
-        raise FormatError(path, reader.line_num, f"expected comma-separated values: {error}") from None
+    for line, cells in rows(path):
+        if not header:
+            header = [cell.strip() for cell in cells]
+            query, docno, ratings = _columns(path, header, judge)
+            continue
+        if len(cells) > len(header):
+            raise FormatError(path, line, f"expected {len(header)} cells, found {len(cells)}")
+        padded = [cell.strip() for cell in cells] + [""] * (len(header) - len(cells))
+        for column, name in ratings.items():
+            if padded[column]:
+                grade = _grade(path, line, padded[column])
+                yield Row(path, line, Judgement(padded[query], padded[docno], grade, name, source=source))
     if not header:
         raise FormatError(path, 0, "expected a header such as query,docid,rating")
-
-
-def _unbroken(path: Path) -> Iterator[tuple[int, str]]:
-    """All lines, also blank ones, so that the CSV reader counts as an editor does."""
-    expected = 1
-    for number, text in text_lines(path):
-        yield from ((blank, "") for blank in range(expected, number))
-        yield number, text
-        expected = number + 1
 
 
 def _columns(path: Path, header: list[str], judge: str) -> tuple[int, int, dict[int, str]]:

@@ -38,6 +38,10 @@ class Stored(Protocol):
     def nbytes(self) -> int:
         """The size in bytes, with scales and centres."""
 
+    @property
+    def width(self) -> int:
+        """W, the dimensions of a query that they are multiplied by."""
+
     def dot(self, queries: Floats, rows: slice = ALL) -> Floats:
         """The dot products of queries [Q, W] with these vectors [Q, rows]."""
 
@@ -56,6 +60,11 @@ class FullVectors:
     def nbytes(self) -> int:
         """The size in bytes."""
         return self.rows.nbytes
+
+    @property
+    def width(self) -> int:
+        """W, the dimensions of a query that they are multiplied by."""
+        return int(self.rows.shape[1])
 
     def dot(self, queries: Floats, rows: slice = ALL) -> Floats:
         """The dot products of queries [Q, W] with these vectors [Q, rows]."""
@@ -86,6 +95,11 @@ class Int8Vectors:
     def nbytes(self) -> int:
         """The size in bytes, with the scales."""
         return self.codes.nbytes + self.scales.nbytes
+
+    @property
+    def width(self) -> int:
+        """W, the dimensions of a query that they are multiplied by."""
+        return int(self.codes.shape[1])
 
     def dot(self, queries: Floats, rows: slice = ALL) -> Floats:
         """The dot products of queries [Q, W] with these vectors [Q, rows]."""
@@ -119,6 +133,11 @@ class ProductVectors:
         """The size in bytes, with the centres."""
         return self.codes.nbytes + self.centres.nbytes
 
+    @property
+    def width(self) -> int:
+        """W, the dimensions of a query that they are multiplied by."""
+        return int(self.centres.shape[0] * self.centres.shape[2])
+
     def dot(self, queries: Floats, rows: slice = ALL) -> Floats:
         """The dot products of queries [Q, W] with these vectors [Q, rows]."""
         parts, _, each = self.centres.shape
@@ -151,6 +170,11 @@ class CodeVectors:
     def nbytes(self) -> int:
         """The size in bytes, with the vectors of the codes."""
         return self.codes.nbytes + self.vectors.nbytes
+
+    @property
+    def width(self) -> int:
+        """W, the dimensions of a query that they are multiplied by."""
+        return int(self.vectors.shape[2])
 
     def dot(self, queries: Floats, rows: slice = ALL) -> Floats:
         """The dot products of queries [Q, W] with these vectors [Q, rows]."""
@@ -187,6 +211,12 @@ def read_stored(arrays: Mapping[str, NDArray[Any]], name: str) -> Stored | None:
     if f"{name}.codes" in arrays:
         return ProductVectors(arrays[f"{name}.codes"], arrays[f"{name}.centres"])
     return None
+
+
+def widened(vectors: Stored) -> Floats:
+    """The vectors as 32-bit floats [N, W], whatever they are stored in."""
+    rows: Floats = np.ascontiguousarray(vectors.dot(np.eye(vectors.width, dtype=np.float32)).T)
+    return rows
 
 
 def check_storage(storage: VectorStorage, count: int) -> None:

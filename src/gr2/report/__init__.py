@@ -42,7 +42,7 @@ TIMED = 20
 
 def compared(collection: Collection, split: str, runs: Sequence[Run]) -> Comparison:
     """All systems compared on the queries of a split, with the paper's measures and conventions."""
-    convention = Convention.for_grades(collection.grades, gain="exponential")
+    convention = Convention.for_grades(collection.grades)
     return compare([evaluate(run, collection.split(split), MEASURES, convention) for run in runs])
 
 

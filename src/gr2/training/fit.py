@@ -12,7 +12,7 @@ from pathlib import Path
 
 from gr2.data.collection import Collection
 from gr2.docids.docids import Docids
-from gr2.evaluate.measures import Convention, evaluate
+from gr2.evaluate.measures import evaluate
 from gr2.model.backbone import identity, makes_vectors
 from gr2.model.config import GR2Config
 from gr2.model.device import device_of
@@ -344,6 +344,6 @@ def _validation(model: GR2, collection: Collection, config: TrainingConfig) -> C
 
     def validate() -> float:
         run = model.search_many(queries, 20)
-        return evaluate(run, qrels, [measure], Convention(gain="exponential")).means[measure]
+        return evaluate(run, qrels, [measure]).means[measure]
 
     return validate

@@ -1,8 +1,8 @@
 """A folder ↔ a collection. The layout is BEIR's, but each part may have another format.
 
-    corpus.jsonl | corpus.tsv                    documents
-    queries.jsonl | queries.tsv | topics.txt     queries (topics.txt: TREC, either form)
-    qrels/SPLIT.tsv | .txt | .qrels              judgements of one split, BEIR's or TREC's columns
+    corpus.jsonl | .tsv | .csv                   documents
+    queries.jsonl | .tsv | .csv | topics.txt     queries (topics.txt: TREC, either form)
+    qrels/SPLIT.tsv | .csv | .txt | .qrels       judgements of one split, BEIR's or TREC's columns
     folds*.json                                  {"0": [qid, ...], ...}, if there are folds
 
 Each file may be gzipped. Documents are streamed: one pass checks them and keeps only their docnos.
@@ -17,23 +17,26 @@ import orjson
 
 from gr2.data.collection import Collection, Qrels, Scan
 from gr2.data.formats.lines import FormatError, Report, find, kind, numbered_lines, refuse
-from gr2.data.formats.records import USUAL_NAMES, DocumentFile, read_queries
+from gr2.data.formats.records import TABLES, USUAL_NAMES, DocumentFile, read_queries
 from gr2.data.formats.trec import numbered_qrels, read_topics
 from gr2.store import atomic_folder
 
 Columns = Mapping[str, str]
-QRELS_KINDS = (".tsv", ".txt", ".qrels")
+CORPUS_NAMES = ("corpus.jsonl", "corpus.tsv", "corpus.csv")
+QUERY_NAMES = ("queries.jsonl", "queries.tsv", "queries.csv", "topics.txt")
+LEFT_OUT = "source_docs.tsv"
+"""Query-document pairs that no evaluation should count, in the folder of a collection."""
+QRELS_KINDS = (".tsv", ".csv", ".txt", ".qrels")
 
 
 def read_folder(folder: Path, report: Report = refuse, *, progress: bool = False) -> Collection:
     """Read a collection from a folder; errors name the file and line."""
     if not folder.is_dir():
         raise FormatError(folder, 0, "no such folder (expected one with corpus.jsonl, queries.jsonl, qrels/)")
-    corpus = find(folder, "corpus.jsonl", "corpus.tsv")
-    queries = find(folder, "queries.jsonl", "queries.tsv", "topics.txt")
+    corpus, queries = find(folder, *CORPUS_NAMES), find(folder, *QUERY_NAMES)
     if corpus is None or queries is None:
-        missing, other = ("corpus.jsonl", ".tsv") if corpus is None else ("queries.jsonl", ".tsv, topics.txt")
-        raise FormatError(folder, 0, f"expected {missing} (or {other}; either may be .gz) in this folder")
+        names = CORPUS_NAMES if corpus is None else QUERY_NAMES
+        raise FormatError(folder, 0, f"expected {' or '.join(names)} in this folder; it may be .gz")
     name, splits, folds = folder.resolve().name, _splits(folder), _fold_file(folder)
     return read_files(name, corpus, queries, splits, folds, report=report, progress=progress)
 
@@ -46,10 +49,14 @@ def read_files(
     folds: Path | None = None,
     *,
     columns: Columns | None = None,
+    qrels_columns: Columns | None = None,
     report: Report = refuse,
     progress: bool = False,
 ) -> Collection:
-    """Read a collection from separate files; `columns` maps our fields to a table's own column names."""
+    """Read a collection from separate files; `columns` maps our fields to a table's own column names.
+
+    `qrels_columns` does so for the judgements, whose fields are qid, docno and grade.
+    """
     unknown = sorted((columns or {}).keys() - USUAL_NAMES.keys())
     if unknown:
         raise ValueError(f"no field is called {unknown[0]!r}; the fields are {', '.join(USUAL_NAMES)}")
@@ -60,21 +67,25 @@ def read_files(
         name=name,
         documents=documents,
         queries=texts,
-        qrels={split: _judged(path, texts, scanned, report) for split, path in qrels.items()},
+        qrels={split: _judged(path, texts, scanned, report, qrels_columns) for split, path in qrels.items()},
         folds=() if folds is None else _read_folds(folds, texts, report),
         scanned=scanned,
     )
 
 
 def read_query_file(path: Path, columns: Columns | None = None, report: Report = refuse) -> dict[str, str]:
-    """Read qid → text from a table (.jsonl, .tsv) or from TREC topics (anything else)."""
-    if kind(path) in (".jsonl", ".tsv"):
+    """Read qid → text from a table (.jsonl, .tsv, .csv) or from TREC topics (anything else)."""
+    if kind(path) in (".jsonl", *TABLES):
         return read_queries(path, columns, report)
     return read_topics(path, report=report)
 
 
-def write_folder(collection: Collection, folder: Path) -> Collection:
+def write_folder(
+    collection: Collection, folder: Path, *, left_out: Mapping[str, Iterable[str]] | None = None
+) -> Collection:
     """Write a collection as a BEIR folder (plus folds.json), atomically and with a manifest.
+
+    `left_out`, query → documents, is written as source_docs.tsv for `gr2 evaluate --exclude`.
 
     The folder is read back before it gets its name, so anything that a reader would refuse (a docno with a
     space, a judgement of an unknown document, ...) is refused here. Returns the collection as read back.
@@ -97,6 +108,10 @@ def write_folder(collection: Collection, folder: Path) -> Collection:
         if collection.folds:
             folds = {str(number): list(qids) for number, qids in enumerate(collection.folds)}
             (temporary / "folds.json").write_text(json.dumps(folds, indent=1) + "\n", encoding="utf-8")
+        if left_out:
+            pairs = [f"{qid}\t{docno}" for qid, docnos in left_out.items() for docno in sorted(docnos)]
+            content = "\n".join(["query-id\tcorpus-id", *pairs]) + "\n"
+            (temporary / LEFT_OUT).write_text(content, encoding="utf-8")
         try:
             written = read_folder(temporary)
         except FormatError as error:
@@ -141,9 +156,11 @@ def _scan(documents: DocumentFile, report: Report, progress: bool) -> Scan:
     return scan
 
 
-def _judged(path: Path, queries: Mapping[str, str], scan: Scan, report: Report) -> dict[str, dict[str, int]]:
+def _judged(
+    path: Path, queries: Mapping[str, str], scan: Scan, report: Report, columns: Columns | None
+) -> dict[str, dict[str, int]]:
     qrels: dict[str, dict[str, int]] = {}
-    for line, qid, docno, grade in numbered_qrels(path, report):
+    for line, qid, docno, grade in numbered_qrels(path, report, columns):
         if qid not in queries:
             report(path, line, f"judges the query {qid!r}, which is not among the queries")
         elif docno not in scan.docnos:

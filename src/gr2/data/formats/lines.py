@@ -31,16 +31,42 @@ def refuse(path: Path, line: int, message: str) -> None:
     raise FormatError(path, line, message)
 
 
+class Problems:
+    """A report that keeps the first problems and counts all, to name many at once."""
+
+    def __init__(self, most: int) -> None:
+        """Keep up to `most` problems."""
+        self.most, self.count, self.kept = most, 0, list[str]()
+
+    def __call__(self, path: Path, line: int, message: str) -> None:
+        """Keep or count a problem."""
+        self.count += 1
+        if len(self.kept) < self.most:
+            self.kept.append(str(FormatError(path, line, message)))
+
+    def __str__(self) -> str:
+        """How many there are, as the last line after those that are kept."""
+        hidden = self.count - len(self.kept)
+        return f"{self.count:,} problem{'s' * (self.count != 1)}" + (
+            f", {hidden:,} of them not shown" if hidden else ""
+        )
+
+
 def numbered_lines(path: Path, report: Report = refuse) -> Iterator[tuple[int, bytes]]:
     """Yield the number (from 1) and content of each line that is not blank, without the line ending."""
+    for number, line in every_line(path, report):
+        content = line.rstrip(b"\r\n")
+        if content.strip():
+            yield number, content
+
+
+def every_line(path: Path, report: Report = refuse) -> Iterator[tuple[int, bytes]]:
+    """Yield the number (from 1) and content of every line, with its ending and without a byte-order mark."""
     number = 0
     try:
         with _open(path) as stream:
             for number, line in enumerate(stream, start=1):
-                content = line.removeprefix(UTF8_BOM) if number == 1 else line
-                content = content.rstrip(b"\r\n")
-                if content.strip():
-                    yield number, content
+                yield number, line.removeprefix(UTF8_BOM) if number == 1 else line
     except EOFError:
         report(path, number + 1, "the gzip file ends too early: it is truncated")
     except (gzip.BadGzipFile, zlib.error) as error:

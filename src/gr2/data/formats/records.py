@@ -1,7 +1,7 @@
-"""JSONL and TSV files with named columns → records, documents and queries.
+"""JSONL, TSV and CSV files with named columns → records, documents and queries.
 
-A file has one document or query per line. `columns` maps our field names to the file's column names; without
-it the usual names are tried (BEIR's `_id`, our `docno`, ...).
+A file has one document or query per line (in CSV: per row). `columns` maps our field names to the file's
+column names; without it the usual names are tried (BEIR's `_id`, our `docno`, ...).
 """
 
 from collections.abc import Iterator, Mapping
@@ -13,6 +13,7 @@ import orjson
 
 from gr2.data.collection import Document
 from gr2.data.formats.lines import FormatError, Report, is_key, kind, numbered_lines, refuse, text_lines
+from gr2.data.formats.tables import rows, table
 
 USUAL_NAMES: Mapping[str, tuple[str, ...]] = {
     "docno": ("_id", "docno", "doc_id", "docid", "id"),
@@ -22,11 +23,18 @@ USUAL_NAMES: Mapping[str, tuple[str, ...]] = {
     "text": ("text", "body", "contents"),
     "url": ("url",),
 }
+QRELS_NAMES: Mapping[str, tuple[str, ...]] = {
+    "qid": ("query-id", "qid", "query_id", "topic"),
+    "docno": ("corpus-id", "docno", "doc_id", "docid"),
+    "grade": ("score", "grade", "relevance", "rel", "label"),
+}
+RUN_NAMES = {"qid": QRELS_NAMES["qid"], "docno": QRELS_NAMES["docno"], "score": ("score",)}
+TABLES = (".tsv", ".csv")
 
 
 @dataclass(frozen=True)
 class DocumentFile:
-    """The documents of a JSONL or TSV file; each iteration streams them again."""
+    """The documents of a JSONL, TSV or CSV file; each iteration streams them again."""
 
     path: Path
     columns: Mapping[str, str] = field(default_factory=dict)
@@ -55,7 +63,7 @@ class DocumentFile:
 def read_queries(
     path: Path, columns: Mapping[str, str] | None = None, report: Report = refuse
 ) -> dict[str, str]:
-    """Read qid → text from a JSONL or TSV file."""
+    """Read qid → text from a JSONL, TSV or CSV file."""
     qid_names, query_names = (_names(name, columns or {}) for name in ("qid", "query"))
     queries: dict[str, str] = {}
     for line, record in records(path, report):
@@ -70,23 +78,56 @@ def read_queries(
     return queries
 
 
+def read_texts(path: Path) -> dict[str, str]:
+    """Read `key<TAB>text` lines as key → text; blanks in the text become single spaces."""
+    found: dict[str, str] = {}
+    for line, row in text_lines(path):
+        key, tab, text = row.partition("\t")
+        if not tab or not is_key(key):
+            raise FormatError(path, line, "expected a key, a tab and a text")
+        if key in found:
+            raise FormatError(path, line, f"{key!r} occurs twice")
+        found[key] = " ".join(text.split())
+    return found
+
+
 def read_grouped(path: Path) -> dict[str, list[str]]:
-    """Read `docno<TAB>text` lines (plain or .gz) as docno → texts, in file order."""
+    """Read rows of a docno and a text (.tsv or .csv, plain or .gz) as docno → texts, in file order."""
     found: dict[str, list[str]] = {}
-    for number, line in text_lines(path):
-        docno, tab, text = line.partition("\t")
-        if not tab or not is_key(docno) or not text.strip():
-            raise FormatError(path, number, "expected a docno, a tab and a text")
+    for number, cells in rows(path):
+        docno, text = cells[0], "\t".join(cells[1:])
+        if not is_key(docno) or not text.strip():
+            raise FormatError(path, number, "expected two columns: a docno and a text")
         found.setdefault(docno, []).append(text.strip())
     return found
 
 
+def named_cells(
+    path: Path, names: Mapping[str, tuple[str, ...]], report: Report = refuse
+) -> Iterator[tuple[int, list[str]]]:
+    """Yield line and cells of a .tsv or .csv file, in the order of `names`: field → what it may be called."""
+    if kind(path) not in TABLES:
+        raise FormatError(
+            path, 0, "expected a table with a header, in a file that ends in .tsv or .csv (.gz)"
+        )
+    for line, record in table(path, report):
+        found = [next((name for name in each if name in record), None) for each in names.values()]
+        if None in found:
+            field_name, usual = list(names.items())[found.index(None)]
+            message = f"expected a column for {field_name} ({' or '.join(usual)}); found {', '.join(record)}"
+            report(path, 0, message)
+            return
+        yield line, [record[name].strip() for name in found if name is not None]
+
+
 def records(path: Path, report: Report = refuse) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    """Yield line number and record of a .jsonl or .tsv file (either may be gzipped)."""
-    readers = {".jsonl": _json_records, ".tsv": _tsv_records}
-    if kind(path) not in readers:
-        raise FormatError(path, 0, "expected a file name that ends in .jsonl or .tsv (or these with .gz)")
-    return readers[kind(path)](path, report)
+    """Yield line number and record of a .jsonl, .tsv or .csv file (each may be gzipped)."""
+    if kind(path) in TABLES:
+        return table(path, report)
+    if kind(path) != ".jsonl":
+        message = "expected a file name that ends in .jsonl, .tsv or .csv (or these with .gz)"
+        raise FormatError(path, 0, message)
+    return _json_records(path, report)
 
 
 def _json_records(path: Path, report: Report) -> Iterator[tuple[int, Mapping[str, Any]]]:
@@ -100,22 +141,6 @@ def _json_records(path: Path, report: Report) -> Iterator[tuple[int, Mapping[str
                 yield line, record
             else:
                 report(path, line, f"expected a JSON object, not {type(record).__name__}")
-
-
-def _tsv_records(path: Path, report: Report) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    header: list[str] = []
-    for line, text in text_lines(path, report):
-        cells = text.split("\t")
-        if not header:
-            header = cells
-            if len(set(header)) < len(header):
-                report(path, line, f"expected a header of distinct column names, found {header}")
-                return
-        elif len(cells) != len(header):
-            message = f"expected {len(header)} columns as in the header, found {len(cells)}"
-            report(path, line, message)
-        else:
-            yield line, dict(zip(header, cells, strict=True))
 
 
 def _names(field_name: str, columns: Mapping[str, str]) -> tuple[str, ...]:

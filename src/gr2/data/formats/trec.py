@@ -1,18 +1,20 @@
 """TREC files (topics, qrels, runs, pairs) → queries, judgements, scores and query-document pairs.
 
 Topics come in the classic SGML-like form or in two columns; qrels in TREC's four columns or in BEIR's
-three, with or without its header. The first line of a file tells which form it has.
+three, with or without its header. The first line of a file tells which form it has. Qrels, runs and pairs may
+also be CSV files with a header, and qrels any table whose columns are named.
 """
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from gr2.data.formats.lines import Report, is_key, refuse, text_lines
+from gr2.data.formats.lines import Report, is_key, kind, refuse, text_lines
+from gr2.data.formats.records import QRELS_NAMES, RUN_NAMES, named_cells
+from gr2.data.formats.tables import CSV
 
 GRADE = re.compile(r"[+-]?[0-9]{1,4}")
-GRADE_NAMES = ("score", "grade", "relevance", "rel", "label")
 TAG = re.compile(r"<(/?[a-zA-Z]+)>")
 TOPIC_START, TOPIC_END = (re.compile(tag, re.IGNORECASE) for tag in ("<top>", "</top>"))
 LABEL = re.compile(r"^(number|topic|title|description|narrative)\s*:\s*", re.IGNORECASE)
@@ -84,20 +86,21 @@ def read_qrels(path: Path, report: Report = refuse) -> dict[str, dict[str, int]]
     return qrels
 
 
-def numbered_qrels(path: Path, report: Report = refuse) -> Iterator[tuple[int, str, str, int]]:
-    """Yield line, qid, docno and grade; a pair that is judged twice must have the same grade."""
+def numbered_qrels(
+    path: Path, report: Report = refuse, columns: Mapping[str, str] | None = None
+) -> Iterator[tuple[int, str, str, int]]:
+    """Yield line, qid, docno and grade; a pair that is judged twice must have the same grade.
+
+    `columns` maps our fields (qid, docno, grade) to a table's own column names.
+    """
     seen: dict[tuple[str, str], int] = {}
-    for position, (line, text) in enumerate(text_lines(path, report)):
-        cells = text.split()
-        if len(cells) not in (3, 4):
-            message = f"expected `qid docno grade` or `qid 0 docno grade`, found {len(cells)} columns"
-            report(path, line, message)
-            continue
-        if position == 0 and cells[-1].lower() in GRADE_NAMES:
-            continue  # BEIR's header
-        qid, docno, grade = cells[0], cells[-2], cells[-1]
+    named = kind(path) == CSV or bool(columns)
+    cells = _named_judgements(path, report, columns or {}) if named else _judgements(path, report)
+    for line, qid, docno, grade in cells:
         if not GRADE.fullmatch(grade):
             report(path, line, f"expected an integer grade, found {grade[:40]!r}")
+        elif not is_key(qid) or not is_key(docno):
+            report(path, line, "expected printable query and document keys")
         elif seen.setdefault((qid, docno), int(grade)) != int(grade):
             message = f"query {qid!r} and document {docno!r} were already judged {seen[qid, docno]}"
             report(path, line, message)
@@ -105,15 +108,40 @@ def numbered_qrels(path: Path, report: Report = refuse) -> Iterator[tuple[int, s
             yield line, qid, docno, int(grade)
 
 
-def read_run(path: Path, report: Report = refuse) -> dict[str, dict[str, float]]:
-    """Read qid → docno → score. The rank column is ignored, as trec_eval does: scores decide."""
-    run: dict[str, dict[str, float]] = {}
-    for line, text in text_lines(path, report):
+def _named_judgements(
+    path: Path, report: Report, columns: Mapping[str, str]
+) -> Iterator[tuple[int, str, str, str]]:
+    if unknown := sorted(columns.keys() - QRELS_NAMES.keys()):
+        raise ValueError(
+            f"no field of qrels is called {unknown[0]!r}; the fields are {', '.join(QRELS_NAMES)}"
+        )
+    names = {name: (columns[name],) if name in columns else usual for name, usual in QRELS_NAMES.items()}
+    for line, (qid, docno, grade) in named_cells(path, names, report):
+        yield line, qid, docno, grade
+
+
+def _judgements(path: Path, report: Report) -> Iterator[tuple[int, str, str, str]]:
+    for position, (line, text) in enumerate(text_lines(path, report)):
         cells = text.split()
-        if len(cells) != 6:
+        if len(cells) not in (3, 4):
+            message = f"expected `qid docno grade` or `qid 0 docno grade`, found {len(cells)} columns"
+            report(path, line, message)
+        elif position > 0 or cells[-1].lower() not in QRELS_NAMES["grade"]:  # else it is BEIR's header
+            yield line, cells[0], cells[-2], cells[-1]
+
+
+def read_run(path: Path, report: Report = refuse) -> dict[str, dict[str, float]]:
+    """Read qid → docno → score from TREC's six columns or a CSV file with the columns qid, docno and score.
+
+    The rank column is ignored, as trec_eval does: scores decide.
+    """
+    run: dict[str, dict[str, float]] = {}
+    named = kind(path) == CSV
+    for line, cells in named_cells(path, RUN_NAMES, report) if named else _split_lines(path, report):
+        if len(cells) != (3 if named else 6):
             report(path, line, f"expected `qid Q0 docno rank score tag`, found {len(cells)} columns")
             continue
-        qid, _, docno, _, score, _ = cells
+        qid, docno, score = cells if named else (cells[0], cells[2], cells[4])
         if not is_key(qid) or not is_key(docno):
             report(path, line, "expected printable query and document keys")
         elif (value := _number(score)) is None:
@@ -126,20 +154,25 @@ def read_run(path: Path, report: Report = refuse) -> dict[str, dict[str, float]]
 
 
 def read_pairs(path: Path | None, report: Report = refuse) -> dict[str, set[str]]:
-    """Read `qid docno` lines as qid → docnos, such as the pairs to exclude from an evaluation.
+    """Read `qid docno` lines, or these columns of a CSV file, as qid → docnos: pairs to exclude.
 
-    Without a file there are no pairs.
+    A header with usual names is no pair. Without a file there are no pairs.
     """
     pairs: dict[str, set[str]] = {}
     if path is None:
         return pairs
-    for line, text in text_lines(path, report):
-        cells = text.split()
-        if len(cells) == 2:
-            pairs.setdefault(cells[0], set()).add(cells[1])
-        else:
+    names = {field: QRELS_NAMES[field] for field in ("qid", "docno")}
+    named = kind(path) == CSV
+    for line, cells in named_cells(path, names, report) if named else _split_lines(path, report):
+        if len(cells) != 2:
             report(path, line, f"expected `qid docno`, found {len(cells)} columns")
+        elif pairs or not all(cell in usual for cell, usual in zip(cells, names.values(), strict=True)):
+            pairs.setdefault(cells[0], set()).add(cells[1])
     return pairs
+
+
+def _split_lines(path: Path, report: Report) -> Iterator[tuple[int, list[str]]]:
+    return ((line, text.split()) for line, text in text_lines(path, report))
 
 
 def _number(text: str) -> float | None:
