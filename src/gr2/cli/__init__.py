@@ -7,7 +7,7 @@ import os
 import sys
 from importlib.metadata import version
 
-from gr2.cli import collections, docids, judgements, models, pretraining, serving, systems
+from gr2.cli import collections, docids, judgements, judging, models, pretraining, serving, systems
 from gr2.cli.app import app
 from gr2.cli.arguments import load_plugins, take_options
 
@@ -17,7 +17,17 @@ DESCRIPTION = (
     "paper sets the defaults of docids, train, index and run gr2."
 )
 PRESET_COMMANDS = ("docids", "train", "index", "run")
-__all__ = ["collections", "docids", "judgements", "main", "models", "pretraining", "serving", "systems"]
+__all__ = [
+    "collections",
+    "docids",
+    "judgements",
+    "judging",
+    "main",
+    "models",
+    "pretraining",
+    "serving",
+    "systems",
+]
 
 
 def main() -> None:
