@@ -4,6 +4,7 @@ A file is written under a temporary name and then renamed, so a reader sees eith
 folder gets a `manifest.json` with the size and SHA-256 of each file; `verify` raises if any byte has changed.
 """
 
+import ctypes
 import hashlib
 import json
 import os
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 MANIFEST = "manifest.json"
+HERE, SWAP = -100, 2  # AT_FDCWD; RENAME_EXCHANGE and RENAME_SWAP
 
 
 @contextmanager
@@ -62,7 +64,8 @@ def atomic_folder(path: Path) -> Iterator[Path]:
     """Yield a temporary folder that becomes `path`, with its manifest, if the block succeeds.
 
     An existing folder is replaced only if it is empty or exactly as gr2 wrote it, so no file that a user
-    has added or changed is ever lost.
+    has added or changed is ever lost. Where the file system can `exchange` folders, the old one or the new
+    one is there at every moment; elsewhere there is none between two renames.
     """
     path = path.resolve()
     check_replaceable(path)
@@ -74,9 +77,10 @@ def atomic_folder(path: Path) -> Iterator[Path]:
         yield new
         new.chmod(0o755)
         write_manifest(new)
-        if path.exists():
-            os.replace(path, old)
-        os.replace(new, path)
+        if not (path.exists() and exchange(new, path)):
+            if path.exists():
+                os.replace(path, old)
+            os.replace(new, path)
     finally:
         if old.exists() and not path.exists():  # the new folder could not be moved: restore the old one
             os.replace(old, path)
@@ -90,15 +94,31 @@ def extended_folder(path: Path) -> Iterator[Path]:
     Files are hard links where the disk supports them, so replace them; never write into them.
     """
     with atomic_folder(path) as temporary:
-        for found in sorted(path.rglob("*")):
-            if found.is_file() and found != path / MANIFEST:
-                place = temporary / found.relative_to(path)
-                place.parent.mkdir(parents=True, exist_ok=True)
-                try:
-                    os.link(found, place)
-                except OSError:  # another disk, or one without hard links
-                    shutil.copy2(found, place)
+        link_files(path, temporary)
+        (temporary / MANIFEST).unlink()
         yield temporary
+
+
+def link_files(source: Path, target: Path) -> None:
+    """Fill a folder with the files of another one: hard links where the disk supports them, else copies."""
+    for found in sorted(source.rglob("*")):
+        if found.is_file():
+            place = target / found.relative_to(source)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                os.link(found, place)
+            except OSError:  # another disk, or one without hard links
+                shutil.copy2(found, place)
+
+
+def exchange(one: Path, two: Path) -> bool:
+    """Let two paths trade places in one step, which no crash interrupts; False if the system cannot."""
+    libc, paths = ctypes.CDLL(None, use_errno=True), (os.fsencode(one), os.fsencode(two))
+    if hasattr(libc, "renameat2"):  # Linux
+        return bool(libc.renameat2(HERE, paths[0], HERE, paths[1], SWAP) == 0)
+    if hasattr(libc, "renamex_np"):  # macOS
+        return bool(libc.renamex_np(*paths, SWAP) == 0)
+    return False
 
 
 def write_manifest(folder: Path) -> None:
@@ -178,6 +198,11 @@ class Workspace:
     def making(self) -> Path:
         """What the making of docids or of a collection keeps."""
         return self.out.with_name(f"{self.out.name}.making")
+
+    @property
+    def versions(self) -> Path:
+        """Earlier models of the output folder."""
+        return self.out.with_name(f"{self.out.name}.versions")
 
     @property
     def model(self) -> Path:

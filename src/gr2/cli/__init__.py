@@ -7,7 +7,17 @@ import os
 import sys
 from importlib.metadata import version
 
-from gr2.cli import collections, docids, judgements, judging, models, pretraining, serving, systems
+from gr2.cli import (
+    collections,
+    docids,
+    judgements,
+    judging,
+    learning,
+    models,
+    pretraining,
+    serving,
+    systems,
+)
 from gr2.cli.app import app
 from gr2.cli.arguments import load_plugins, take_options
 
@@ -22,6 +32,7 @@ __all__ = [
     "docids",
     "judgements",
     "judging",
+    "learning",
     "main",
     "models",
     "pretraining",

@@ -20,6 +20,7 @@ from gr2.data.documents import write_documents
 from gr2.data.runs import Run
 from gr2.docids.docids import Docids
 from gr2.docids.trie import Trie
+from gr2.judge.judged_queries import JudgedQueries
 from gr2.model.backbone import tokeniser, tokenizer_of
 from gr2.model.card import card
 from gr2.model.config import GR2Config, NetworkConfig, SearchConfig
@@ -34,6 +35,8 @@ from gr2.store import atomic_folder, verify, write_json, write_text
 
 FORMAT = 2
 """Format of a model folder. Format 1 had other names in config.json; `from_pretrained` still reads it."""
+JUDGED = "judged.jsonl"
+"""The judgements that look-ahead learned from, in a model folder."""
 RENAMED = {"longest": "max_tokens", "loud": "unit_norm_head"}
 """Names of fields of config.json in format 1 → their current names."""
 
@@ -53,6 +56,8 @@ class GR2:
         self.network, self.tokenizer, self.docids = network, tokenizer, docids
         self.config, self.provenance = config, dict(provenance)
         self.look_ahead: LookAhead | None = None
+        self.judged: JudgedQueries | None = None
+        """What look-ahead learned from; None if that is not known, as in folders of earlier versions."""
         self.alphabet = alphabet_of(docids)
 
     @classmethod
@@ -101,7 +106,7 @@ class GR2:
     def with_look_ahead(self, look_ahead: LookAhead | None) -> "GR2":
         """The same model with another look-ahead, or with none."""
         model = GR2(self.network, self.tokenizer, self.docids, self.config, self.provenance)
-        model.look_ahead, model.trie = look_ahead, self.trie
+        model.look_ahead, model.trie, model.judged = look_ahead, self.trie, self.judged
         return model
 
     def searcher(self, config: SearchConfig | None = None) -> Searcher:
@@ -139,12 +144,18 @@ class GR2:
             self.tokenizer.save_pretrained(temporary / "tokenizer")
             self.docids.save(temporary / "docids")
             self.trie.save(temporary / "trie")
-            if self.look_ahead is not None:
-                save_look_ahead(self.look_ahead, temporary / "look_ahead")
-            content = {"format": FORMAT, "family": self.network.family, "config": asdict(self.config)}
-            provenance = {**self.provenance, "gr2": version("gr2")}
-            write_json(temporary / "config.json", content | {"provenance": provenance})
-            write_text(temporary / "README.md", card(self.facts(), provenance))
+            self.save_learned(temporary)
+
+    def save_learned(self, folder: Path) -> None:
+        """Write the part of a model folder that changes when look-ahead learns."""
+        if self.look_ahead is not None:
+            save_look_ahead(self.look_ahead, folder / "look_ahead")
+        if self.judged is not None:
+            self.judged.write(folder / JUDGED)
+        content = {"format": FORMAT, "family": self.network.family, "config": asdict(self.config)}
+        provenance = {**self.provenance, "gr2": version("gr2")}
+        write_json(folder / "config.json", content | {"provenance": provenance})
+        write_text(folder / "README.md", card(self.facts(), provenance))
 
     def facts(self) -> dict[str, Any]:
         """The model's own facts for the model card."""
@@ -191,6 +202,8 @@ class GR2:
         model.trie = Trie.load(folder / "trie")  # otherwise it would be built from the docids on first use
         if (folder / "look_ahead").is_dir():
             model.look_ahead = load_look_ahead(folder / "look_ahead")
+        if (folder / JUDGED).is_file():
+            model.judged = JudgedQueries.load(folder / JUDGED)
         return model
 
 

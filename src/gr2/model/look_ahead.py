@@ -111,7 +111,7 @@ class LookAhead:
     def build(
         cls,
         documents: Sequence[Document],
-        vectors: Floats,
+        vectors: Floats | Stored,
         config: LookAheadConfig | None = None,
         *,
         pieces: Pieces | None = None,
@@ -126,7 +126,8 @@ class LookAhead:
         if bm25 is None and config.words:
             bm25 = BM25.index(documents, config.bm25)
         docnos = tuple(document.docno for document in documents)
-        return cls(config, docnos, FullVectors(vectors), pieces, bm25, word_map=word_map)
+        stored = FullVectors(vectors) if isinstance(vectors, np.ndarray) else vectors
+        return cls(config, docnos, stored, pieces, bm25, word_map=word_map)
 
     def views(self, texts: Sequence[str], queries: Floats) -> dict[str, Floats]:
         """What each view contributes to φ, by name [Q, N]; their sum is φ.

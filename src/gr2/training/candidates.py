@@ -1,7 +1,8 @@
 """The ways to learn from judgements that selection compares."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from gr2.training.regression import RegressionConfig, Shared
 
@@ -20,6 +21,17 @@ class Candidate:
     memory: float = 0.0
     split: str = "train"
     """Where it learns from."""
+
+    @classmethod
+    def from_json(cls, stored: Mapping[str, Any]) -> "Candidate":
+        """A candidate from its fields as JSON values."""
+        regression, gate = stored["regression"], stored["gate"]
+        return cls(
+            None if regression is None else RegressionConfig(**regression),
+            None if gate is None else (gate[0], gate[1]),
+            stored["memory"],
+            stored["split"],
+        )
 
     @property
     def learns(self) -> bool:

@@ -35,6 +35,7 @@ from gr2.training.fit_look_ahead import (
     has_judged_queries,
     judged_queries,
     learn_look_ahead,
+    learned_from,
     selection_facts,
     word_views,
 )
@@ -177,6 +178,7 @@ def _attach_look_ahead(
     model.look_ahead = learned.stored(how.storage).with_config(whole)
     model.__dict__.pop("query_encoder", None)  # a word map or static encoder changes how queries are encoded
     model.provenance["look_ahead"] = selection_facts(found)
+    model.judged = learned_from(collection, found)
     if not how.weights.residual:
         return None
     assert found is not None  # `check_look_ahead` made sure that there are judgements

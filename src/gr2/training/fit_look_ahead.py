@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from gr2.data.collection import Collection, Document
+from gr2.judge.judged_queries import JudgedQueries
 from gr2.model.config import LookAheadConfig
 from gr2.model.encoder import Vectors
 from gr2.model.look_ahead import LookAhead
@@ -54,6 +55,14 @@ def judged_queries(collection: Collection, encoder: QueryEncoder) -> dict[str, U
         texts = [collection.queries[qid] for qid in judged]
         found[split] = Unencoded(texts, list(judged.values()), encoder)
     return found
+
+
+def learned_from(collection: Collection, found: Selection | None) -> JudgedQueries:
+    """The judgements that look-ahead learned from; if it learned nothing, those it was chosen on."""
+    if found is None:
+        return JudgedQueries({}, {})
+    qrels = _judged(collection)[found.chosen.split if found.chosen.learns else found.measured]
+    return JudgedQueries({qid: collection.queries[qid] for qid in qrels}, qrels)
 
 
 def has_judged_queries(collection: Collection) -> bool:
@@ -120,6 +129,7 @@ def selection_facts(found: Selection | None) -> dict[str, Any]:
     compared = [{**asdict(one), "nDCG@20": round(mean, 6)} for one, mean in found.compared]
     return {
         "chosen": str(found.chosen),
+        "candidate": asdict(found.chosen),
         **asdict(found.weights),
         "measured": found.measured,
         "weights": str(found.weights),

@@ -20,6 +20,7 @@ from gr2.model.encoder import Vectors
 from gr2.model.look_ahead import LookAhead
 from gr2.model.query_encoder import WordMap
 from gr2.model.static_encoder import StaticEncoder
+from gr2.model.vector_storage import Stored
 from gr2.training.judged import TrainingSet
 from gr2.training.learner import Learner
 
@@ -50,13 +51,28 @@ class PlainViews:
     """The parts of φ with nothing learned, from which a combination is chosen."""
 
     documents: Sequence[Document]
-    vectors: Mapping[str, tuple[Vectors, Pieces | None]]
+    vectors: Mapping[str, tuple[Vectors | Stored, Pieces | None]]
     """By kind, the usual one first."""
     config: LookAheadConfig
     word_map: WordMap | None = None
     encoder: StaticEncoder | None = None
     """What makes the vectors, if it is not the backbone."""
     _indexes: dict[int, BM25] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def of_look_ahead(cls, known: LookAhead, documents: Sequence[Document], kind: str) -> "PlainViews":
+        """What an existing look-ahead consists of, without what it learned; its weights are the usual ones.
+
+        Args:
+            known: the look-ahead.
+            documents: its documents, in its order.
+            kind: what to call its vectors.
+        """
+        how = known.config.bm25
+        indexes = {} if known.bm25 is None else {how.title_weight: known.bm25}
+        config = replace(known.config, gate=None, memory=0.0)
+        vectors = {kind: (known.vectors, known.pieces)}
+        return cls(documents, vectors, config, known.word_map, known.encoder, indexes)
 
     @property
     def usual(self) -> Weights:

@@ -13,6 +13,9 @@ With offsets of their own this is the same objective, and only the offsets of th
 With shared offsets it is an approximation: documents outside move with their features when they are scored,
 but not in the softmax that is fitted.
 
+With fewer queries than dimensions, u is fitted in a basis of the span of the queries: the gradient never
+leaves it, so every iterate is the same, with a fraction of the numbers.
+
 Adam is the wrong tool here: every document gets a small push at every step and Adam ignores its size, so
 unjudged documents drift (docs/log.md).
 
@@ -82,7 +85,9 @@ def fit_offsets(
         of_features: return the offsets u of the features [M, W] instead.
     """
     config = config or RegressionConfig()
-    count, width = base.shape[1], queries.shape[1]
+    count = base.shape[1]
+    queries, basis = _in_basis(queries)
+    width = queries.shape[1]
     members = _members(base, judged, config)
     outside = _outside(base, members) if config.negatives == "all" else None
     moving = torch.nonzero(members)[:, 0]  # the documents whose scores are fitted
@@ -120,11 +125,19 @@ def fit_offsets(
     if len(own) or len(shared):
         optimiser.step(objective)  # type: ignore[no-untyped-call]
     if of_features:
-        return shared
+        return shared if basis is None else shared @ basis
     offsets = _product(features, shared)
     if config.own:
         offsets[moving] += own
-    return offsets
+    return offsets if basis is None else offsets @ basis
+
+
+def _in_basis(queries: Tensor) -> tuple[Tensor, Tensor | None]:
+    """The coordinates of Q < W queries in an orthonormal basis [Q, W] of their span; else as they are."""
+    if len(queries) >= queries.shape[1]:
+        return queries, None
+    basis = torch.linalg.qr(queries.T).Q.T
+    return queries @ basis.T, basis
 
 
 def _members(base: Tensor, judged: Judged, config: RegressionConfig) -> Tensor:
