@@ -33,7 +33,8 @@ class JudgingConfig:
 
     def __post_init__(self) -> None:
         """Check the values."""
-        if self.judge is None and self != type(self)():
+        others = (self.queries, self.judge_as, self.pool, self.grades, self.words)
+        if self.judge is None and any(others):
             raise ValueError(
                 "expected a folder of judgements: queries, pool, grades and words go with --judge"
             )
