@@ -56,7 +56,7 @@ def servers(folder: Path) -> Iterator:
         )
         started.append(process)
         line = process.stdout.readline()
-        match = re.search(r"50 documents at (http://127\.0\.0\.1:\d+)/", line)
+        match = re.search(r"\d+ documents at (http://127\.0\.0\.1:\d+)/", line)
         assert match, line + process.stderr.read()
         return process, match[1]
 
