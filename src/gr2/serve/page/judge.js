@@ -137,8 +137,9 @@ async function save(hit, given) {
     await ask("/judgements", [given]);
     unsaved = unsaved.filter(([, other]) => other.docno !== given.docno || other.query !== given.query);
     hit.classList.remove("saving");
-    if (hit.dataset.grade === "") counted(given.query, 1);
+    const isNew = hit.dataset.grade === "";
     mark(hit, given.grade);
+    if (isNew) counted(given.query, 1);
     statusLine.textContent = `Saved: ${gradeName(given.grade)} for ${hit.querySelector("h3").textContent}`;
   } catch (error) {
     if (!unsaved.some(([, other]) => other === given)) unsaved.push([hit, given]);
@@ -194,12 +195,10 @@ function undo() {
     try {
       const { undone, grade } = await ask("/judgements/undo", { judge });
       const hit = undone.query === current ? hits().find((each) => each.dataset.docno === undone.docno) : null;
+      if (hit) mark(hit, grade);
       if (grade === null) counted(undone.query, -1);
       statusLine.textContent = `Undone: ${gradeName(undone.grade)} for ${hit?.querySelector("h3").textContent ?? undone.docno}`;
-      if (!hit) return show(undone.query, undone.docno);
-      mark(hit, grade);
-      progress();
-      focusOn(hit);
+      if (hit) focusOn(hit); else await show(undone.query, undone.docno);
     } catch (error) { statusLine.textContent = error.message; }
   });
 }
