@@ -14,7 +14,7 @@ from gr2.data.runs import Run
 from gr2.evaluate.measures import Convention, evaluate
 from gr2.model.config import LookAheadConfig
 from gr2.model.look_ahead import LookAhead
-from gr2.training import losses
+from gr2.training import losses, regression
 from gr2.training.candidates import Candidate, candidates
 from gr2.training.features import prefix_features, term_features
 from gr2.training.judged import TrainingSet, Unencoded
@@ -250,6 +250,36 @@ def test_what_all_queries_have_in_common_is_not_learned():
     )
 
 
+@pytest.mark.parametrize("own", [True, False])
+def test_fewer_queries_than_dimensions_are_fitted_in_their_span_with_the_same_result(monkeypatch, own):
+    """An oracle: the same regression over all dimensions."""
+    draw = np.random.default_rng(0)
+    queries = torch.from_numpy(draw.standard_normal((6, 40)).astype(np.float32))
+    base = torch.from_numpy(draw.standard_normal((6, 25)).astype(np.float32))
+    judged = Judged.of([{f"d{i}": 2, f"d{i + 5}": 1} for i in range(6)], {f"d{i}": i for i in range(25)})
+    features = sparse.csr_matrix(draw.random((25, 7)).astype(np.float32))
+    config = RegressionConfig(own=own, shared="terms", negatives="all", iterations=300)
+    shapes = []
+    real = torch.optim.LBFGS
+
+    def noting(weights, **options):
+        shapes.append([tuple(weight.shape) for weight in weights])
+        return real(weights, **options)
+
+    monkeypatch.setattr(torch.optim, "LBFGS", noting)
+    found = fit_offsets(queries, base, judged, scale=5.0, config=config, features=features)
+    of_features = fit_offsets(
+        queries, base, judged, scale=5.0, config=config, features=features, of_features=True
+    )
+    monkeypatch.setattr(regression, "_in_basis", lambda queries: (queries, None))
+    expected = fit_offsets(queries, base, judged, scale=5.0, config=config, features=features)
+    assert shapes == [[(25 * own, 6), (7, 6)]] * 2 + [[(25 * own, 40), (7, 40)]]
+    np.testing.assert_allclose(found, expected, atol=2e-3)
+    assert found.abs().max() > 0.01 and of_features.shape == (7, 40)
+    if not own:
+        np.testing.assert_allclose(features @ of_features.numpy(), found, atol=1e-5)
+
+
 def test_dev_is_where_candidates_are_measured_and_may_teach():
     """Questions of `dev` share topics; those of `train` are about other documents and teach nothing."""
     plain, questions = setting(recur=True, queries=80)
@@ -281,13 +311,31 @@ def test_only_a_sample_is_encoded():
 
 
 def test_other_weights_are_taken_only_if_they_are_clearly_better():
-    plain, queries = setting(recur=False)
+    plain, queries = setting(recur=False, queries=80)
     right = plain.vectors.rows
     wrong = np.roll(right, 1, 0)
     assert choose_weights(views_of(plain, lead=wrong, mean=right), queries)[0].vectors == "mean"
     assert choose_weights(views_of(plain, lead=right, mean=wrong), queries)[0].vectors == "lead"
     same, compared = choose_weights(views_of(plain, lead=right, mean=right), queries)
     assert same == Weights("lead", 1.0, 1) and len(compared) == 4
+
+
+@pytest.mark.parametrize(
+    ("count", "errors", "chosen"),
+    [(74, 1.5, "lead"), (74, 2.5, "mean"), (75, 1.5, "mean"), (75, 0.5, "lead"), (10, 1.9, "lead")],
+)
+def test_few_queries_must_be_surer_of_other_weights(monkeypatch, count, errors, chosen):
+    noise = np.random.default_rng(0).standard_normal(count)
+    noise -= noise.mean()
+    better = 0.5 + 0.01 * (noise + errors * noise.std(ddof=1) / np.sqrt(count))
+    rows = np.eye(2, dtype=np.float32)
+    kinds = {kind: (rows + shift, None) for shift, kind in enumerate(("lead", "mean"))}
+    documents = [Document("a", text="apple"), Document("b", text="berry")]
+    views = PlainViews(documents, kinds, LookAheadConfig(words=0.0))
+    queries = TrainingSet(["apple"] * count, np.tile(rows[:1], (count, 1)), [{"a": 1}] * count)
+    found = iter([np.full(count, 0.5), better])
+    monkeypatch.setattr(Learner, "ndcg", lambda self, scores, judged: next(found))
+    assert choose_weights(views, queries)[0].vectors == chosen
 
 
 def test_titles_that_gain_nothing_are_counted_once():

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 Name = Annotated[Positional[str], arg(metavar="COLLECTION")]
 Folder = Annotated[Positional[Path], arg(metavar="FOLDER")]
+Model = Annotated[Positional[Path], arg(metavar="MODEL")]
+Judgements = Annotated[Positional[Path], arg(metavar="JUDGEMENTS")]
 Runs = Annotated[Positional[tuple[Path, ...]], arg(metavar="RUN [RUN ...]")]
 Settings = arg(name="")
 """Marks a dataclass whose fields are options of the command, without a prefix."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from tyro.conf import Positional, arg
 from tyro.extras import SubcommandApp
 
-from gr2.cli.app import Folder, Settings, app, open_named
+from gr2.cli.app import Folder, Judgements, Model, Settings, app, open_named, say
 from gr2.judge.clicks import ClicksConfig
 
 if TYPE_CHECKING:
@@ -203,6 +203,80 @@ def from_clicks(
         f"{everything - len(pairs):,} left out, shown less than {config.min_shown} times"
         + (f"; {log.skipped:,} events could not be used" if log.skipped else "")
     )
+
+
+@judgements.command(name="next")
+def next_(
+    *,
+    queries: Path,
+    model: Path | None = None,
+    runs: tuple[Path, ...] = (),
+    judged: Path | None = None,
+    top: int = 20,
+) -> None:
+    """Show which queries to judge next: those on which systems disagree most, unjudged ones first.
+
+    Disagreement is 1 − the mean rank-biased overlap of the systems' first ten documents.
+
+    Args:
+        queries: The queries: topics, or a table (.jsonl, .tsv).
+        model: A model folder, whose words, vectors and all views together are three systems.
+        runs: Runs of other systems on these queries.
+        judged: A folder of judgements; its queries come last.
+        top: How many queries to show.
+    """
+    from gr2.data.formats.folder import read_query_file
+    from gr2.data.runs import Run
+    from gr2.evaluate.tables import render
+    from gr2.judge.judged_queries import JudgedQueries, same_text
+    from gr2.judge.next_queries import DEPTH, next_queries
+    from gr2.model.gr2 import GR2
+    from gr2.workflows.what_to_judge import view_runs
+
+    texts = read_query_file(queries)
+    systems = [] if model is None else view_runs(GR2.from_pretrained(model), texts)
+    systems += [Run.read(path) for path in runs]
+    if len(systems) < 2:
+        raise ValueError("expected --model, or --runs of at least two systems")
+    done = set() if judged is None else set(JudgedQueries.read(judged).keys())
+    known = {qid for qid, text in texts.items() if same_text(text) in done}
+    rankings = [{qid: run.docnos(qid)[:DEPTH] for qid in texts} for run in systems]
+    rows = [
+        [f"{one.disagreement:.3f}", "judged" if one.judged else "", one.qid, texts[one.qid]]
+        for one in next_queries(rankings, list(texts), known)[: max(0, top)]
+    ]
+    print(f"{len(texts):,} queries, {len(known):,} of them judged; systems: ", end="")
+    print(", ".join(run.name for run in systems))
+    print(f"\n{render(['disagreement', '', 'qid', 'query'], rows)}")
+
+
+@judgements.command
+def curve(
+    model: Model, file: Judgements, /, *, queries: Path | None = None, draws: int = 5, device: str = "auto"
+) -> None:
+    """Show what was learned from 10, 20, 40, … judged queries, and so what more judging may bring.
+
+    In every draw a third of the judged queries is held out, and nDCG@20 is measured on them.
+
+    Args:
+        model: The model folder; it is not changed.
+        file: A folder of judgements, a BEIR folder, TREC qrels, or a CSV export of Quepid.
+        queries: The texts of the queries of TREC qrels: topics, or a table (.jsonl, .tsv).
+        draws: How often queries are held out.
+        device: Device to encode queries on: auto takes cuda, then mps, else cpu.
+    """
+    from gr2.evaluate.tables import render
+    from gr2.judge.judged_queries import JudgedQueries
+    from gr2.workflows.what_to_judge import curve as points_of
+
+    points = points_of(model, JudgedQueries.read(file, queries), draws=draws, device=device, progress=say)
+    rows = [["0", f"{points[0].over_nothing.before:.4f}", "", "", ""]]
+    for point in points:
+        gain, more = point.over_nothing, point.over_previous
+        band = f"{gain.low:+.4f} to {gain.high:+.4f}"
+        rows.append([str(point.queries), f"{gain.after:.4f}", f"{gain.gain:+.4f}", band, f"{more.gain:+.4f}"])
+    header = ["judged queries", "nDCG@20", "gain", "95 % band", "over the row before"]
+    print(f"{points[0].over_nothing.queries} queries were held out in turn\n\n{render(header, rows)}")
 
 
 @judgements.command

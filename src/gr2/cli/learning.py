@@ -1,14 +1,8 @@
 """`gr2 learn`, `rollback`, `versions`: a model learns from judgements, and earlier models come back."""
 
 from pathlib import Path
-from typing import Annotated
 
-from tyro.conf import Positional, arg
-
-from gr2.cli.app import app, say
-
-Model = Annotated[Positional[Path], arg(metavar="MODEL")]
-Judgements = Annotated[Positional[Path], arg(metavar="JUDGEMENTS")]
+from gr2.cli.app import Judgements, Model, app, say
 
 
 @app.command
@@ -17,7 +11,7 @@ def learn(
 ) -> None:
     """Learn from judgements, and say what that gains on judged queries that it did not see.
 
-    The model is kept as it is, and nothing is written, unless the whole 95 % band of the gain lies above 0.
+    If nothing is gained, the model stays as it is and nothing is written.
 
     Args:
         model: What `gr2 index`, `gr2 train` or `gr2 learn` wrote.

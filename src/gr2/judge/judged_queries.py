@@ -81,12 +81,13 @@ class JudgedQueries:
                 text = some.queries[qid]
                 rows.setdefault(same_text(text), {}).update(row)
                 named[same_text(text)] = qid, text
+        own = set(self.keys())
         texts, qrels = dict[str, str](), dict[str, dict[str, int]]()
-        for key, row in reversed(rows.items()):  # the later ones keep their qids
+        for key in sorted(rows, key=lambda key: key not in own):  # these keep their qids, so they come first
             qid, text = named[key]
             qid = qid_of(text) if qid in texts else qid
-            texts[qid], qrels[qid] = text, row
-        return JudgedQueries(dict(reversed(texts.items())), dict(reversed(qrels.items())))
+            texts[qid], qrels[qid] = text, rows[key]
+        return JudgedQueries(texts, qrels)
 
     def relevant(self) -> "JudgedQueries":
         """The queries that have a relevant document: no others can be learned from or measured on."""

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gr2.evaluate.significance import t_test_p
 from gr2.model.look_ahead import LookAhead
@@ -20,6 +21,7 @@ from gr2.training.judged import TrainingSet
 from gr2.training.learner import ndcg
 from gr2.training.plain_views import PlainViews
 
+Values = NDArray[np.float64]
 FOLDS = 5
 MEASURED = 600
 """Queries that are held out in all, at most: a seeded sample."""
@@ -35,6 +37,8 @@ class Gain:
     before: float
     after: float
     gain: float
+    error: float
+    """Standard error of the gain."""
     low: float
     """The band of the gain, by Student's t."""
     high: float
@@ -42,22 +46,25 @@ class Gain:
     """Of a paired, two-sided t-test."""
 
     @classmethod
-    def of(cls, before: Sequence[float], after: Sequence[float]) -> "Gain":
+    def of(cls, before: Sequence[float] | Values, after: Sequence[float] | Values) -> "Gain":
         """The gain of at least two queries, from their values."""
         from scipy import stats
 
         delta = np.array(after) - np.array(before)
-        half = stats.t.ppf((1 + LEVEL) / 2, len(delta) - 1) * delta.std(ddof=1) / np.sqrt(len(delta))
-        mean = float(delta.mean())
-        low, high = mean - float(half), mean + float(half)
-        return cls(
-            len(delta), float(np.mean(before)), float(np.mean(after)), mean, low, high, t_test_p(delta)
-        )
+        mean, error = float(delta.mean()), float(delta.std(ddof=1) / np.sqrt(len(delta)))
+        half = float(stats.t.ppf((1 + LEVEL) / 2, len(delta) - 1)) * error
+        means = float(np.mean(before)), float(np.mean(after))
+        return cls(len(delta), *means, mean, error, mean - half, mean + half, t_test_p(delta))
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether the gain is more than its standard error: then it is worth taking."""
+        return self.gain > self.error
 
     @property
     def is_sure(self) -> bool:
         """Whether the whole band lies above 0."""
-        return self.low > 0 and self.p < 1 - LEVEL
+        return self.low > 0
 
 
 def estimate_gain(

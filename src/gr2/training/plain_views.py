@@ -2,8 +2,9 @@
 
 Compared are the kinds of vectors (of the leading text, the mean over pieces, or that and the best piece), the
 weight of BM25, and how often titles are counted in it. The best combination is taken if it is better than the
-usual one by more than a standard error. Counting titles more often must be that much better by itself,
-because it also changes the terms along which offsets are shared.
+usual one by more than a standard error, or by more than two where there are few queries. Counting titles
+more often must be that much better by itself, because it also changes the terms along which offsets are
+shared.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,6 +28,8 @@ from gr2.training.learner import Learner
 WORDS = (0.5, 1.0)
 TITLES = (1, 4)
 """How often titles are counted: once, or four times."""
+FEW, ERRORS = 75, 2.0
+"""On fewer queries than this, so many standard errors are asked for instead of one (docs/log.md)."""
 
 
 @dataclass(frozen=True, order=True)
@@ -128,9 +131,10 @@ def choose_weights(
 
 
 def _clearly_better(these: Sequence[float], those: Sequence[float]) -> bool:
-    """Whether the mean gain, query by query, is more than its standard error."""
+    """Whether the mean gain, query by query, is more than its standard error; with few queries, than two."""
     gains = np.array(these) - np.array(those)
-    return bool(gains.mean() > standard_error(gains[:, None])[0])
+    errors = ERRORS if len(gains) < FEW else 1.0
+    return bool(gains.mean() > errors * standard_error(gains[:, None])[0])
 
 
 def standard_error(gains: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -14,7 +14,7 @@ With shared offsets it is an approximation: documents outside move with their fe
 but not in the softmax that is fitted.
 
 With fewer queries than dimensions, u is fitted in a basis of the span of the queries: the gradient never
-leaves it, so every iterate is the same, with a fraction of the numbers.
+leaves it, so the optimum is the same, with a fraction of the numbers.
 
 Adam is the wrong tool here: every document gets a small push at every step and Adam ignores its size, so
 unjudged documents drift (docs/log.md).

@@ -9,7 +9,11 @@ look-ahead that learned without it, and compared with the model as it was before
 from some of these queries, it is learned again without them for the comparison, with the same candidate:
 else it would know their answers. Its candidate and weights were chosen with these queries, which favours the
 model as it was. A folder of an earlier version does not say what it learned from; it is then compared as it
-is, which favours it still more. The model is replaced if the whole band of the gain lies above 0.
+is, which favours it still more.
+
+The model is replaced if the gain is more than its standard error, the rule by which weights are chosen too;
+whether the 95 % band lies above 0 as well is said, not required. What is learned has passed the stricter rule
+of `training/selection.py` before.
 """
 
 import time
@@ -76,6 +80,7 @@ class Learned:
         return (
             f"Learned from {self.queries} judged queries in {self.seconds:.0f} s: on queries it did not see, "
             f"nDCG@20 rises from {before} to {after} ({sure})."
+            + ("" if found.is_sure else " That is likely but not yet sure; more judgements will tell.")
         )
 
 
@@ -110,7 +115,7 @@ def learn(
     measured = [row for row, key in enumerate(keys) if key in set(given.keys())]
     before = _Before(model, views, keys)
     gain = estimate_gain(views, everything, measured, before, progress=progress)
-    if not gain.is_sure:
+    if not gain.is_clear:
         return Learned(len(given.qrels), False, "nothing", time.monotonic() - begun, gain, None)
     progress(f"learning from all {len(pool.qrels)} queries")
     found, selection = learn_look_ahead(views, {"train": everything})
@@ -147,10 +152,12 @@ def views_of(model: GR2, folder: Path) -> PlainViews:
 
 
 def encoded(judged: JudgedQueries, encoder: QueryEncoder) -> TrainingSet:
-    """Judged queries with their vectors, in the order of `same_text`, so not in that of any file."""
+    """Judged queries with their vectors, ordered by `same_text` and docno, so not as in any file."""
     rows = sorted(judged.qrels, key=lambda qid: same_text(judged.queries[qid]))
     texts = [judged.queries[qid] for qid in rows]
-    return TrainingSet(texts, encoder.encode(texts), [judged.qrels[qid] for qid in rows])
+    return TrainingSet(
+        texts, encoder.encode(texts), [dict(sorted(judged.qrels[qid].items())) for qid in rows]
+    )
 
 
 @dataclass(frozen=True)
