@@ -10,7 +10,9 @@ import sys
 import pytest
 from helpers import tiny
 
+from gr2.bm25 import BM25
 from gr2.data.formats import write_folder
+from gr2.judge.next_queries import next_queries
 from gr2.judge.store import JudgementStore
 
 QUERIES = "baka beke\nduku\nbaka beke\n"
@@ -86,6 +88,16 @@ def test_a_model_folder_joins_the_pool(judge, served_folder, served_model, tmp_p
     found = {each.docno for each in JudgementStore(tmp_path / "judged").current().values()}
     assert {result.docno for result in served_model.search("baka beke", 3)} <= found
     assert len(found) > 6
+
+
+def test_queries_on_which_the_systems_disagree_can_come_first(judge, data, served_folder, served_model):
+    said = judge("", "--order", "disagreement", pool=("bm25", served_folder))
+    bm25 = BM25.index(tiny.collection().documents)
+    texts = {text: text for text in ("baka beke", "duku")}
+    runs = [bm25.search(texts, 3), served_model.search_many(texts, 3)]
+    expected = next_queries([{text: run.docnos(text) for text in texts} for run in runs], list(texts))
+    assert expected[0].disagreement > expected[1].disagreement
+    assert f"query 1 of 2: {expected[0].qid}" in said
 
 
 def test_wrong_input_is_named_and_nothing_is_written(judge, gr2, data, tmp_path):

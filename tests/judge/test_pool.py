@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from gr2.data.formats import FormatError
 from gr2.judge.judgements import Judgement
 from gr2.judge.pool import pool
-from gr2.judge.query_list import QueryToJudge, read_query_list
+from gr2.judge.query_list import QueryToJudge, by_disagreement, read_query_list
 from gr2.judge.session import Session
 from gr2.judge.store import JudgeConfig, JudgementStore
 
@@ -106,6 +106,16 @@ def test_a_wrong_line_is_named(tmp_path, name, content, message):
     with pytest.raises(FormatError) as error:
         queries(tmp_path, content, name)
     assert message in str(error.value)
+
+
+def test_queries_on_which_systems_disagree_come_first_and_keep_all_they_have():
+    found = [
+        QueryToJudge(text, qid, count) for text, qid, count in (("a", "1", 5), ("b", "2", 4), ("c", "3", 3))
+    ]
+    same, other = dict.fromkeys("abc", ["d1", "d2"]), {"a": ["d1", "d2"], "b": ["d3"], "c": ["d2", "d1"]}
+    assert by_disagreement(found, [same, other]) == [found[1], found[2], found[0]]
+    with pytest.raises(ValueError, match="at least two systems"):
+        by_disagreement(found, [same])
 
 
 # --- sessions

@@ -20,6 +20,7 @@ pytest.importorskip("fastapi", reason="the extra `serve` is not installed")
 from fastapi.testclient import TestClient
 
 from gr2.judge.judgements import Judgement
+from gr2.judge.next_queries import disagreement
 from gr2.judge.pool import pool
 from gr2.judge.store import LOG, JudgeConfig, JudgementStore
 from gr2.model.gr2 import GR2
@@ -197,6 +198,19 @@ def test_a_judge_sees_only_grades_of_their_own(client):
         found = client.get("/judging/pool", params={"query": f" {QUERY}", "judge": judge}).json()
         assert found["documents"][0]["grade"] == grade
         assert {row["grade"] for row in found["documents"][1:]} == {None}
+
+
+def test_queries_on_which_the_systems_disagree_can_come_first(learned_model, tmp_path):
+    texts = [*judged.judged().queries.values()][:8]
+    (tmp_path / "log.tsv").write_text("".join(f"{text}\n" for text in texts))
+    options = {"queries": tmp_path / "log.tsv", "order": "disagreement", "depth": 5}
+    judging = Judging(
+        Service(learned_model, ServiceConfig()), JudgingConfig(judge=tmp_path / "judged", **options)
+    )
+    lists = {text: [run[text] for run in judging._all_rankings()] for text in texts}
+    assert all(len(each) == 3 for each in lists.values())
+    order = [query.text for query in judging.queries]
+    assert order == sorted(texts, key=lambda text: -disagreement(lists[text])) != texts
 
 
 @pytest.mark.parametrize("query", ["", "  ", "a" * 2001, "a\x00b"])

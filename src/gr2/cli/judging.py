@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from gr2.cli.app import Name, app, open_named, progress
 from gr2.cli.keys import typed_words
+from gr2.judge.query_list import Order
 
 if TYPE_CHECKING:
     from gr2.data.collection import Collection, Document
@@ -29,6 +30,7 @@ def judge(
     judge: str,
     pool: tuple[str, ...] = ("bm25", "dense"),
     depth: int = 10,
+    order: Order = "file",
     grades: int | None = None,
     words: tuple[str, ...] = (),
 ) -> None:
@@ -44,17 +46,25 @@ def judge(
         judge: Your name. Two people may judge at once.
         pool: Systems (see `gr2 systems`) and model folders.
         depth: How many documents of each system to judge.
+        order: As the file has them (a log: most frequent first), or first those on which the systems disagree
+            most; then every query is asked at the start.
         grades: The highest grade of a new folder; 4 unless given. An existing folder keeps its own.
         words: A word for each grade of a new folder, from 0 on; by default the numbers are shown.
     """
     from gr2.data.documents import NAME, DocumentStore, write_documents
-    from gr2.judge.query_list import read_query_list
+    from gr2.judge.query_list import by_disagreement, read_query_list
     from gr2.judge.session import Session
     from gr2.judge.store import JudgementStore, config_of
+    from gr2.systems.registry import checked_run
 
     config, todo = config_of(out, grades, words), read_query_list(queries)
     data = open_named(name, show=True)
-    pooled = _pool([_system(each, data) for each in pool], data, depth)
+    systems = [_system(each, data) for each in pool]
+    if order == "disagreement":
+        texts = {query.text: query.text for query in todo}
+        runs = [checked_run(system, data, texts, depth) for system in systems]
+        todo = by_disagreement(todo, [{text: run.docnos(text) for text in texts} for run in runs])
+    pooled = _pool(systems, data, depth)
     store = JudgementStore(out, config, docnos=data.docnos)
     with TemporaryDirectory() as folder:
         write_documents(data.documents, Path(folder) / NAME)

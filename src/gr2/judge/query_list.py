@@ -10,15 +10,20 @@ A log may start with the header `query` or `query`, tab, `count`; a query that o
 All files may be gzipped.
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from gr2.data.formats.folder import read_query_file
 from gr2.data.formats.lines import FormatError, kind, text_lines
 from gr2.data.formats.records import USUAL_NAMES
+from gr2.judge.next_queries import Ranked, next_queries
 
 HEADERS = (["query"], ["query", "count"])
 COUNT_DIGITS = 15
+Order = Literal["file", "disagreement"]
+"""As the file has them (a log: most frequent first), or where systems disagree most first."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +48,14 @@ def read_query_list(path: Path) -> list[QueryToJudge]:
     for query in found:
         first.setdefault(query.text, query)
     return list(first.values())
+
+
+def by_disagreement(
+    queries: Sequence[QueryToJudge], rankings: Sequence[Mapping[str, Ranked]]
+) -> list[QueryToJudge]:
+    """The queries on which systems disagree most first; `rankings` has text → docnos for each system."""
+    known = {query.text: query for query in queries}
+    return [known[found.qid] for found in next_queries(rankings, list(known))]
 
 
 def _names_queries(path: Path, lines: list[str]) -> bool:

@@ -9,11 +9,12 @@ from typing import get_args
 
 from gr2.judge.judgements import Judgement
 from gr2.judge.pool import pool
-from gr2.judge.query_list import QueryToJudge, read_query_list
+from gr2.judge.query_list import QueryToJudge, by_disagreement, read_query_list
 from gr2.judge.store import JudgementStore, config_of
-from gr2.model.searcher import SearchRequest
+from gr2.model.searcher import Searcher, SearchRequest
 from gr2.serve.document_lookup import ResultText
 from gr2.serve.judging_config import JudgingConfig, System
+from gr2.serve.served_model import ServedModel
 from gr2.serve.service import Service
 
 
@@ -51,6 +52,8 @@ class Judging:
         self.service, self.config = service, config
         self.systems = _systems(service, config.pool)
         self.queries = [] if config.queries is None else read_query_list(config.queries)
+        if self.queries and config.order == "disagreement":
+            self.queries = by_disagreement(self.queries, self._all_rankings())
         grades = config_of(folder, config.grades, config.words)
         self.store = JudgementStore(folder, grades, docnos=service.model.docids.index)
 
@@ -62,21 +65,27 @@ class Judging:
         return await self.service.in_document_thread(self._described, query, docnos, judge)
 
     async def _rankings(self, query: str) -> list[list[str]]:
-        service, depth, found = self.service, self.config.depth, list[list[str]]()
-        model = service.model
-        searchers = {"model": model.searcher, "dense": model.dense}
-        asked = [
-            (searcher, SearchRequest(query, depth))
-            for name, searcher in searchers.items()
-            if name in self.systems and searcher is not None
-        ]
-        if asked:
-            results = await service.batcher.ask(asked)
-            found += [[model.docids.docnos[docid] for docid in result.docids] for result in results]
+        """What each system finds for a query."""
+        service, depth, model = self.service, self.config.depth, self.service.model
+        asked = [(searcher, SearchRequest(query, depth)) for searcher in self._searchers(model)]
+        results = await service.batcher.ask(asked) if asked else []
+        found = [[model.docids.docnos[docid] for docid in result.docids] for result in results]
         if "bm25" in self.systems:
             ranking = await service.in_document_thread(service.documents.rank, query, depth, None)
             found.append([docno for docno, _ in ranking])
         return found
+
+    def _all_rankings(self) -> list[dict[str, list[str]]]:
+        """What each system finds for every query of the file; before the service has started."""
+        texts, depth = {query.text: query.text for query in self.queries}, self.config.depth
+        runs = [searcher.search_many(texts, depth) for searcher in self._searchers(self.service.model)]
+        if self.service.documents.bm25 is not None and "bm25" in self.systems:
+            runs.append(self.service.documents.bm25.search(texts, depth))
+        return [{text: list(run.docnos(text)) for text in texts} for run in runs]
+
+    def _searchers(self, model: ServedModel) -> list[Searcher]:
+        both = {"model": model.searcher, "dense": model.dense}
+        return [each for name, each in both.items() if name in self.systems and each is not None]
 
     def _described(self, query: str, docnos: list[str], judge: str) -> list[PooledDocument]:
         text = " ".join(query.split())

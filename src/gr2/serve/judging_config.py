@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from gr2.judge.query_list import Order
 from gr2.serve.config import RESULTS
 
 System = Literal["model", "bm25", "dense"]
@@ -20,6 +21,9 @@ class JudgingConfig:
     """Judge on the page and over HTTP: the folder of judgements, made if it does not exist."""
     queries: Path | None = None
     """Queries to judge: topics, a table, or a log: on each line a query, or a query, a tab and a count."""
+    order: Order = "file"
+    """As the file has them (a log: most frequent first), or first those on which the systems disagree most;
+    then every query is asked at startup."""
     judge_as: str = ""
     """The judge's name that the page proposes; by default the page asks for it."""
     pool: tuple[System, ...] = ()
