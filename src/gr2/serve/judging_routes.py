@@ -13,8 +13,8 @@ from gr2.judge.judgements import Judgement, Source
 from gr2.judge.store import InvalidJudgement
 from gr2.serve.judging import Judging, PooledDocument, QueryProgress
 from gr2.serve.judging_schema import (
-    JUDGEMENTS,
     NAME_CHARACTERS,
+    PAGE,
     QUERIES_SHOWN,
     JudgeBody,
     JudgementBodies,
@@ -74,7 +74,7 @@ def _add_judgements(app: FastAPI, judging: Judging, secured: list[Any]) -> None:
         judge: str | None = None,
         source: Source | None = None,
         offset: Annotated[int, fastapi.Query(ge=0, le=1_000_000_000)] = 0,
-        limit: Annotated[int, fastapi.Query(ge=0, le=JUDGEMENTS)] = 100,
+        limit: Annotated[int, fastapi.Query(ge=0, le=PAGE)] = 100,
     ) -> JudgementsReply:
         """The judgements that count now, in the order in which the documents were first judged."""
         current = judging.current()

@@ -6,8 +6,10 @@ from pydantic import FailFast, Field, StrictInt
 
 from gr2.serve.schema import Query, SnippetPart, StrictModel
 
-JUDGEMENTS = 1_000
-"""Maximum judgements of a request, and of a page of a reply."""
+JUDGEMENTS = 100
+"""Maximum judgements of a request."""
+PAGE = 1_000
+"""Maximum judgements of a page of a reply."""
 QUERIES_SHOWN = 1_000
 NAME_CHARACTERS = 100
 KEY_CHARACTERS = 500
