@@ -45,18 +45,18 @@ def train_model(place: Path) -> Path:
 
 
 @contextmanager
-def servers(folder: Path) -> Iterator:
+def servers(model: Path) -> Iterator:
     """A function that starts a real server process: options → (process, address)."""
     started = []
 
-    def start(*options: object, port: int = 0) -> tuple[subprocess.Popen, str]:
-        command = [sys.executable, "-m", "gr2", "serve", folder, "--port", port, *options]
+    def start(*options: object, port: int = 0, folder: Path | None = None) -> tuple[subprocess.Popen, str]:
+        command = [sys.executable, "-m", "gr2", "serve", folder or model, "--port", port, *options]
         process = subprocess.Popen(
             list(map(str, command)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
         started.append(process)
         line = process.stdout.readline()
-        match = re.search(r"50 documents at (http://127\.0\.0\.1:\d+)/", line)
+        match = re.search(r"\d+ documents at (http://127\.0\.0\.1:\d+)/", line)
         assert match, line + process.stderr.read()
         return process, match[1]
 

@@ -1,27 +1,17 @@
 """The search page in a real browser (playwright with Debian's chromium)."""
 
 import re
-import shutil
 
 import pytest
 from helpers import served
+from helpers.browsing import CHROMIUM, contrasts
 
 pytest.importorskip("fastapi", reason="the extra `serve` is not installed")
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 if CHROMIUM is None:
     pytest.skip("no chromium: apt install chromium", allow_module_level=True)
 
 QUERY = "baka beke"
-WAIT = 60_000  # milliseconds: a busy machine must not fail a test
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield browser
-        browser.close()
 
 
 @pytest.fixture(scope="module")
@@ -29,21 +19,6 @@ def address(served_folder):
     """One server for all tests that leave it running."""
     with served.servers(served_folder) as start:
         yield start()[1]
-
-
-@pytest.fixture
-def page(browser):
-    """A page that fails its test if a script fails, anything is blocked, or another host is contacted."""
-    context = browser.new_context(viewport={"width": 1280, "height": 900}, color_scheme="light")
-    page, wrong, hosts = context.new_page(), [], set()
-    page.set_default_timeout(WAIT)
-    page.on("pageerror", lambda error: wrong.append(str(error)))
-    page.on("console", lambda line: wrong.append(line.text) if "Content Security" in line.text else None)
-    page.on("request", lambda request: hosts.add(re.sub(r"^(\w+://[^:/]*).*", r"\1", request.url)))
-    yield page
-    context.close()
-    assert not wrong
-    assert all(host == "http://127.0.0.1" or host.startswith("data:") for host in hosts), hosts
 
 
 def docnos(page, section: str = "ours") -> list[str]:
@@ -220,20 +195,6 @@ def test_the_api_key_is_asked_for_once(page, server, tmp_path):
     page.wait_for_selector(".full:has-text('more')")
 
 
-CONTRAST = """selector => {
-  const rgb = (text) => text.match(/[\\d.]+/g).map(Number);
-  const light = (c) => c.slice(0, 3).map((v) => v / 255)
-    .map((v) => (v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4))
-    .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
-  return [...document.querySelectorAll(selector)].filter((e) => e.offsetParent).map((e) => {
-    let ground = e;
-    const clear = () => (rgb(getComputedStyle(ground).backgroundColor)[3] ?? 1) === 0;
-    while (ground && clear()) ground = ground.parentElement;
-    const a = light(rgb(getComputedStyle(e).color));
-    const b = light(rgb(getComputedStyle(ground ?? document.body).backgroundColor));
-    return (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
-  });
-}"""
 TEXTS = [
     "h2",
     "h3",
@@ -259,7 +220,7 @@ def test_light_and_dark_have_enough_contrast(page, address, scheme):
     ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
     assert (sum(map(int, re.findall(r"\d+", ground)[:3])) < 150) == (scheme == "dark")
     for selector in TEXTS:
-        found = page.evaluate(CONTRAST, selector)
+        found = contrasts(page, selector)
         assert found and min(found) >= 4.5, (selector, found)
 
 

@@ -254,8 +254,10 @@ def test_a_body_that_is_too_large_is_rejected_with_or_without_content_length(cli
 
 def test_a_query_without_tokens_has_no_results_and_affects_no_other(served_folder):
     service = Service(served_folder, ServiceConfig())
-    read = service.searcher.model.read
-    service.searcher.model.read = lambda texts: [[] if text == "void" else read([text])[0] for text in texts]
+    read = service.model.searcher.model.read
+    service.model.searcher.model.read = lambda texts: [
+        [] if text == "void" else read([text])[0] for text in texts
+    ]
     with TestClient(build_app(service)) as client:
         void, real = ask(client, ["void", "baka"])["answers"]
     assert void["results"] == [] and len(real["results"]) == 10

@@ -50,27 +50,15 @@ def import_(
         words: A word for each grade of a new folder, from 0 on; by default the numbers are shown.
     """
     from gr2.judge.imports import keep, read_rows
+    from gr2.judge.store import config_of
 
-    config = _config(folder, grades, words)
+    config = config_of(folder, grades, words)
     docnos = None if collection is None else open_named(collection).docnos
     rows = [row for path in files for row in read_rows(path, judge, queries, source)]
     if not rows:
         raise ValueError("expected at least one file with judgements")
     kept = _added(folder, config, lambda store: keep(store, rows), docnos)
     print(f"{len(kept):,} judgements of {len({each.qid for each in kept}):,} queries added to {folder}")
-
-
-def _config(folder: Path, grades: int | None, words: tuple[str, ...]) -> "JudgeConfig":
-    """The settings of a folder: its own if it has any and no others are asked for."""
-    from gr2.judge.store import JudgeConfig, read_config
-
-    if _filled(folder) and grades is None and not words:
-        return read_config(folder)
-    return JudgeConfig(grades=(len(words) - 1 if words else 4) if grades is None else grades, words=words)
-
-
-def _filled(folder: Path) -> bool:
-    return folder.exists() and any(folder.iterdir())
 
 
 def _added(
@@ -80,9 +68,9 @@ def _added(
     docnos: "Container[str] | None" = None,
 ) -> "list[Judgement]":
     """Add to a folder; for a new one it is tried elsewhere first, so that an error leaves no empty folder."""
-    from gr2.judge.store import JudgementStore
+    from gr2.judge.store import JudgementStore, is_filled
 
-    if not _filled(folder):
+    if not is_filled(folder):
         with TemporaryDirectory() as elsewhere:
             add(JudgementStore(Path(elsewhere), config, docnos=docnos))
     return add(JudgementStore(folder, config, docnos=docnos))
@@ -190,11 +178,12 @@ def from_clicks(
     from gr2.evaluate.tables import render
     from gr2.judge.click_log import read_log
     from gr2.judge.clicks import click_judgements, fit_positions, grade_pairs
+    from gr2.judge.store import config_of, is_filled
 
     if not logs:
         raise ValueError("expected at least one log")
     highest = len(config.thresholds)
-    settings = _config(out, None if _filled(out) else highest, ())
+    settings = config_of(out, None if is_filled(out) else highest)
     if settings.grades < highest:
         raise ValueError(f"{out}: has grades up to {settings.grades}, too few for {highest} thresholds")
     log = read_log(logs, format)

@@ -24,9 +24,9 @@ def learn(
     from gr2.workflows.learn import learn as make
 
     found = make(model, JudgedQueries.read(judgements, queries), out, device=device, progress=say)
-    say(found.sentence)
     if found.learned:
         say(f"learned: {found.chosen}; written to {found.out}")
+    say(found.sentence)  # last, where the service reads it
 
 
 @app.command

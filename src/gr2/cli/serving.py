@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from gr2.cli.app import Folder, Settings, announce, app
 from gr2.serve.config import ServiceConfig
+from gr2.serve.judging_config import JudgingConfig
 
 if TYPE_CHECKING:
     from gr2.serve import ServiceInfo
@@ -20,6 +21,7 @@ def serve(
     port: int = 8000,
     api_key_file: Path | None = None,
     config: Annotated[ServiceConfig, Settings] = ServiceConfig(),  # noqa: B008
+    judging: Annotated[JudgingConfig, Settings] = JudgingConfig(),  # noqa: B008
 ) -> None:
     """Serve a trained model over HTTP, with a search page; stop it with Ctrl-C.
 
@@ -29,6 +31,7 @@ def serve(
         port: The port; 0 picks a free one.
         api_key_file: A file with the API key that clients must send; without it, no key is required.
         config: The settings of the service.
+        judging: Judging and learning.
     """
     announce(folder)
     from gr2.serve import read_key
@@ -37,6 +40,8 @@ def serve(
     def on_start(info: "ServiceInfo") -> None:
         print(f"{folder}: {info.documents:,} documents at {info.url}")
         print(f"example: {_example(info.url, api_key_file)}")
+        if judging.judge is not None:
+            print(f"judge at {info.url}judge, kept in {judging.judge}")
         if not info.texts:
             print("the folder contains no documents: results show docids and scores only")
         elif info.bm25_note:
@@ -45,7 +50,8 @@ def serve(
             print("warning: other machines can connect and no --api-key-file is set: anyone can search")
         print("press Ctrl-C to stop", flush=True)
 
-    run(folder, config, api_key=read_key(api_key_file), host=host, port=port, on_start=on_start)
+    judged = None if judging.judge is None else judging
+    run(folder, config, judged, api_key=read_key(api_key_file), host=host, port=port, on_start=on_start)
 
 
 def _example(url: str, api_key_file: Path | None) -> str:

@@ -196,6 +196,20 @@ def read_config(folder: Path) -> JudgeConfig:
         raise ValueError(f"{path}: expected the settings of a folder of judgements: {error}") from None
 
 
+def config_of(folder: Path, grades: int | None = None, words: tuple[str, ...] = ()) -> JudgeConfig:
+    """The settings of a folder: its own if it has any and no others are asked for; 4 grades by default."""
+    if is_filled(folder) and grades is None and not words:
+        return read_config(folder)
+    if grades is None:
+        grades = len(words) - 1 if words else JudgeConfig.grades
+    return JudgeConfig(grades=grades, words=words)
+
+
+def is_filled(folder: Path) -> bool:
+    """Whether a folder has anything in it."""
+    return folder.exists() and any(folder.iterdir())
+
+
 def _make(folder: Path, config: JudgeConfig) -> JudgeConfig:
     """Make a folder unless there is one; an existing folder must have the same settings."""
     names = {path.name for path in folder.iterdir()} if folder.is_dir() else set()

@@ -2,12 +2,14 @@
 
 | file | |
 |---|---|
-| config.py | settings and limits |
+| config.py judging_config.py | settings and limits |
 | docid_path.py document_lookup.py | a docid's path through the trie; titles, snippets, filters and BM25 |
 | batching.py | requests of many clients → batches for one worker thread, behind a bounded queue |
-| service.py | a request → its answers |
+| served_model.py service.py | a model that answers, replaced as a whole; a request → its answers |
 | schema.py app.py guard.py metrics.py | HTTP: bodies, routes, checks before them, Prometheus metrics |
-| page.html | the search page, all in one file |
+| judging.py learning.py | what there is to judge; learning from it, and going back |
+| judging_schema.py judging_routes.py | HTTP: their bodies and routes |
+| pages.py page/ | the search page and the page of judging; each is sent as one file |
 
 Needs the extra `serve` (FastAPI, uvicorn, prometheus_client), which is imported only when serving.
 """
@@ -20,8 +22,9 @@ from ipaddress import ip_address
 from pathlib import Path
 
 from gr2.serve.config import ServiceConfig
+from gr2.serve.judging_config import JudgingConfig
 
-__all__ = ["ServiceConfig", "ServiceInfo", "read_key", "serve"]
+__all__ = ["JudgingConfig", "ServiceConfig", "ServiceInfo", "read_key", "serve"]
 
 
 @dataclass(frozen=True)
@@ -41,6 +44,7 @@ class ServiceInfo:
 def serve(
     folder: Path,
     config: ServiceConfig,
+    judging: JudgingConfig | None = None,
     *,
     api_key: str = "",
     host: str = "127.0.0.1",
@@ -52,6 +56,7 @@ def serve(
     Args:
         folder: A model folder, as `gr2 train` writes it.
         config: The settings of the service.
+        judging: What is judged, if anything; needs a key if other machines can connect.
         api_key: The key that clients must send; empty: none.
         host: The address to listen on.
         port: The port; 0 picks a free one.
@@ -63,13 +68,19 @@ def serve(
     import uvicorn
 
     from gr2.serve.app import build_app
+    from gr2.serve.judging import Judging
     from gr2.serve.service import Service
 
     listener = _socket(host, port)  # before the model is loaded, so that a port in use is reported at once
     with listener:
+        exposed = not _is_loopback(listener.getsockname()[0])
+        if judging is not None and exposed and not api_key:
+            raise ValueError(f"judging at {host} needs --api-key-file, or anyone could change the model")
         service = Service(folder, config)
         settings = uvicorn.Config(
-            build_app(service, api_key=api_key),
+            build_app(
+                service, api_key=api_key, judging=None if judging is None else Judging(service, judging)
+            ),
             log_level="warning",
             access_log=False,
             server_header=False,
@@ -83,10 +94,10 @@ def serve(
         on_start(
             ServiceInfo(
                 url=f"http://{name}:{address[1]}/",
-                documents=len(service.docids),
+                documents=len(service.model.docids),
                 texts=service.documents.store is not None,
                 bm25_note=service.documents.bm25_note,
-                exposed=not _is_loopback(address[0]),
+                exposed=exposed,
             )
         )
         uvicorn.Server(settings).run(sockets=[listener])

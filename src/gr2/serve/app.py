@@ -1,14 +1,10 @@
 """The HTTP routes of a `Service`, and its error replies."""
 
-import base64
-import hashlib
 import logging
-import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib.metadata import version
 from itertools import pairwise
-from pathlib import Path
 from time import perf_counter
 from typing import Any
 
@@ -21,11 +17,14 @@ from starlette.exceptions import HTTPException
 from gr2.serve.batching import AnswerTimeout, QueueFull
 from gr2.serve.config import UnsupportedRequest
 from gr2.serve.guard import Guard
+from gr2.serve.judging import Judging
+from gr2.serve.judging_routes import add_judging
+from gr2.serve.learning import Learning
 from gr2.serve.metrics import CONTENT_TYPE
+from gr2.serve.pages import content_policy, page
 from gr2.serve.schema import DocumentReply, ErrorReply, HealthReply, SearchBody, SearchReply
 from gr2.serve.service import Service, steps
 
-PAGE = Path(__file__).with_name("page.html")
 ERRORS: dict[int | str, dict[str, Any]] = {
     400: {"model": ErrorReply, "description": "The body is not valid JSON."},
     401: {"model": ErrorReply, "description": "The API key is missing or wrong."},
@@ -42,13 +41,19 @@ ERRORS: dict[int | str, dict[str, Any]] = {
 logger = logging.getLogger(__name__)
 
 
-def build_app(service: Service, *, api_key: str = "") -> FastAPI:
-    """The application of a service, which starts and stops with it; with a key, clients must send it."""
+def build_app(service: Service, *, api_key: str = "", judging: Judging | None = None) -> FastAPI:
+    """The application of a service, which starts and stops with it; with a key, clients must send it.
+
+    With `judging`, its results can be judged and learned from.
+    """
+    learning = None if judging is None else Learning(service, judging.store.folder)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         await service.start()
         yield
+        if learning is not None:
+            await learning.stop()
         await service.stop()
 
     app = FastAPI(
@@ -63,9 +68,12 @@ def build_app(service: Service, *, api_key: str = "") -> FastAPI:
     # `Guard` checks the key; this only describes it in the OpenAPI schema.
     secured = [Security(APIKeyHeader(name="X-API-Key", auto_error=False))] if api_key else []
     _handle_errors(app)
-    _add_page(app)
+    _add_page(app, "/", "search.html")
     _add_search(app, service, secured)
-    _add_lookups(app, service, secured)
+    _add_lookups(app, service, secured, judging is not None)
+    if judging is not None and learning is not None:
+        _add_page(app, "/judge", "judge.html")
+        add_judging(app, judging, learning, secured)
     return app
 
 
@@ -78,7 +86,7 @@ def _add_search(app: FastAPI, service: Service, secured: list[Any]) -> None:
         return SearchReply(answers=answers, milliseconds=round(1000 * (perf_counter() - began), 3))
 
 
-def _add_lookups(app: FastAPI, service: Service, secured: list[Any]) -> None:
+def _add_lookups(app: FastAPI, service: Service, secured: list[Any], judging: bool) -> None:
     @app.get("/documents/{docno:path}", responses=_errors(401, 404, 422), dependencies=secured)
     async def document(docno: str) -> DocumentReply:
         """One document by its docno."""
@@ -93,7 +101,7 @@ def _add_lookups(app: FastAPI, service: Service, secured: list[Any]) -> None:
     @app.get("/health")
     async def health() -> HealthReply:
         """What is served, and what it supports; needs no API key."""
-        return service.health()
+        return service.health(judging=judging)
 
     @app.get("/metrics", response_class=PlainTextResponse, responses=_errors(401), dependencies=secured)
     async def metrics() -> PlainTextResponse:
@@ -101,26 +109,13 @@ def _add_lookups(app: FastAPI, service: Service, secured: list[Any]) -> None:
         return PlainTextResponse(service.metrics.text(), headers={"content-type": CONTENT_TYPE})
 
 
-def _add_page(app: FastAPI) -> None:
-    content = PAGE.read_text(encoding="utf-8")
-    policy = {"content-security-policy": _policy(content)}
+def _add_page(app: FastAPI, path: str, name: str) -> None:
+    content = page(name)
+    policy = {"content-security-policy": content_policy(content)}
 
-    @app.get("/", response_class=HTMLResponse, include_in_schema=False)
-    async def page() -> HTMLResponse:
+    @app.get(path, response_class=HTMLResponse, include_in_schema=False)
+    async def show() -> HTMLResponse:
         return HTMLResponse(content, headers=policy)
-
-
-def _policy(page: str) -> str:
-    """The Content-Security-Policy: only the page's own style and script, and requests to its own server."""
-
-    def allowed(tag: str) -> str:
-        blocks = re.findall(rf"<{tag}>(.*?)</{tag}>", page, re.DOTALL)
-        digests = [base64.b64encode(hashlib.sha256(block.encode()).digest()).decode() for block in blocks]
-        return " ".join(f"'sha256-{digest}'" for digest in digests)
-
-    parts = ["default-src 'none'", f"style-src {allowed('style')}", f"script-src {allowed('script')}"]
-    parts += ["connect-src 'self'", "img-src data:", "base-uri 'none'", "form-action 'self'"]
-    return "; ".join([*parts, "frame-ancestors 'none'"])
 
 
 def _handle_errors(app: FastAPI) -> None:

@@ -18,8 +18,12 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
 
-OPEN = ("/", "/health", "/openapi.json")  # no key needed: they reveal no document
-ROUTES = ("/", "/search", "/health", "/metrics", "/openapi.json")
+OPEN = ("/", "/judge", "/health", "/openapi.json")  # no key needed: they reveal no document
+ROUTES = (
+    *("/", "/search", "/health", "/metrics", "/openapi.json"),
+    *("/judge", "/judgements", "/judgements/undo", "/judging/queries", "/judging/pool"),
+    *("/learn", "/rollback", "/versions"),
+)
 DRAIN = 16 * BODY_BYTES  # read of a body that is too large, so that its sender gets to the reply
 HEADERS = [
     (b"x-content-type-options", b"nosniff"),

@@ -236,6 +236,8 @@ class HealthReply(StrictModel):
     bm25: bool
     bm25_note: str
     """Why BM25 is unavailable; empty if it is available."""
+    judging: bool
+    """Whether results can be judged, at `/judge`."""
     waiting: int
     """Queries in the queue."""
 

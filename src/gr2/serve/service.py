@@ -11,12 +11,10 @@ from pathlib import Path
 from typing import TypeVar
 
 from gr2.data.collection import Document
-from gr2.model.config import SearchConfig
-from gr2.model.gr2 import GR2
 from gr2.model.searcher import SearchRequest, SearchResult
 from gr2.serve.batching import AnswerTimeout, Batcher, QueueFull
 from gr2.serve.config import ServiceConfig, UnsupportedRequest
-from gr2.serve.docid_path import DocidPaths, Step
+from gr2.serve.docid_path import Step
 from gr2.serve.document_lookup import DocumentLookup, ResultText
 from gr2.serve.metrics import Metrics
 from gr2.serve.schema import (
@@ -29,6 +27,7 @@ from gr2.serve.schema import (
     SnippetPart,
     StepReply,
 )
+from gr2.serve.served_model import Asked, ServedModel, answer
 
 T = TypeVar("T")
 
@@ -37,15 +36,13 @@ class Service:
     """Everything behind the HTTP routes."""
 
     def __init__(self, folder: Path, config: ServiceConfig) -> None:
-        """Load and verify the folder, and answer two warm-up queries."""
+        """Load and verify the folder."""
         self.folder, self.config, self.metrics = folder, config, Metrics()
-        model = GR2.from_pretrained(folder, device=config.device)
-        self.docids, self.provenance = model.docids, model.provenance
-        self.searcher = model.searcher(SearchConfig(batch=config.batch))
-        self.paths, self.documents = DocidPaths(model), DocumentLookup(folder, config)
-        self.searcher.answer([SearchRequest("warm-up with a filter", 1, (0,)), SearchRequest("warm-up", 1)])
-        self.batcher: Batcher[SearchRequest, SearchResult] = Batcher(
-            self.searcher.answer,
+        self.model = ServedModel(folder, config)
+        """The present model; a request reads it once, so that it is answered by one model."""
+        self.documents = DocumentLookup(folder, config)
+        self.batcher: Batcher[Asked, SearchResult] = Batcher(
+            answer,
             queue=config.queue,
             batch=config.batch,
             gather=config.gather_ms / 1000,
@@ -66,6 +63,17 @@ class Service:
         await asyncio.to_thread(self._document_thread.shutdown)
         self.documents.close()
 
+    async def reload(self) -> None:
+        """Load the folder again and answer from then on with what is in it now.
+
+        Requests that have begun are answered by the model that they began with. If the folder cannot be read
+        or has other documents, a ValueError is raised and the present model stays.
+        """
+        model = await asyncio.to_thread(ServedModel, self.folder, self.config)
+        if model.docids.docnos != self.model.docids.docnos:
+            raise ValueError(f"{self.folder}: has other documents than at the start; restart the service")
+        self.model = model
+
     async def search(
         self, queries: Sequence[str], k: int, restriction: DocnoFilter | FieldFilter | None, bm25: bool
     ) -> list[AnswerReply]:
@@ -79,12 +87,12 @@ class Service:
             if len(queries) > room:
                 raise self.batcher.full()
             async with asyncio.timeout(self.config.timeout):
-                allowed = None
+                allowed, model = None, self.model
                 if restriction is not None:
-                    allowed = await self._in_document_thread(self._allowed, restriction)
+                    allowed = await self.in_document_thread(self._allowed, restriction)
                 requests = [SearchRequest(query, k, allowed) for query in queries]
-                results = await self.batcher.ask(requests)
-                return await self._in_document_thread(self._replies, requests, results, bm25)
+                results = await self.batcher.ask([(model.searcher, request) for request in requests])
+                return await self.in_document_thread(self._replies, model, requests, results, bm25)
         except TimeoutError:
             self.metrics.turned_away.labels("late").inc()
             raise AnswerTimeout(self.config.timeout) from None
@@ -96,52 +104,61 @@ class Service:
 
     async def document(self, docno: str) -> tuple[Document, str, tuple[Step, ...]] | None:
         """A document with its docid and path; None if it is unknown."""
-        document = await self._in_document_thread(self.documents.document, docno)
+        document = await self.in_document_thread(self.documents.document, docno)
         if document is None:
             return None
-        index = self.docids.index.get(docno)
+        model = self.model
+        index = model.docids.index.get(docno)
         if index is None:
             return document, "", ()
-        return document, self.docids.texts[index], self.paths.path(index)
+        return document, model.docids.texts[index], model.paths.path(index)
 
-    def health(self) -> HealthReply:
+    def health(self, *, judging: bool = False) -> HealthReply:
         """What is served, and what it supports."""
         return HealthReply(
             status="ok",
             model=self.folder.resolve().name,
-            collection=str(self.provenance.get("collection", "")),
+            collection=str(self.model.provenance.get("collection", "")),
             gr2=version("gr2"),
-            documents=len(self.docids),
+            documents=len(self.model.docids),
             texts=self.documents.store is not None,
             bm25=self.documents.bm25 is not None,
             bm25_note=self.documents.bm25_note,
+            judging=judging,
             waiting=self.batcher.waiting,
         )
 
-    async def _in_document_thread(self, work: Callable[..., T], *arguments: object) -> T:
+    async def in_document_thread(self, work: Callable[..., T], *arguments: object) -> T:
+        """Call something in the thread of documents, snippets and BM25."""
         return await asyncio.get_running_loop().run_in_executor(self._document_thread, work, *arguments)
 
     def _allowed(self, restriction: DocnoFilter | FieldFilter) -> tuple[int, ...] | None:
         """The docid indices that a filter allows, ascending."""
         if isinstance(restriction, DocnoFilter):
-            return self.searcher.indices(restriction.docnos)
-        return self.searcher.indices(self.documents.matching(restriction.field, restriction.contains))
+            return self.model.searcher.indices(restriction.docnos)
+        return self.model.searcher.indices(self.documents.matching(restriction.field, restriction.contains))
 
     def _replies(
-        self, requests: Sequence[SearchRequest], results: Sequence[SearchResult], bm25: bool
+        self,
+        model: ServedModel,
+        requests: Sequence[SearchRequest],
+        results: Sequence[SearchResult],
+        bm25: bool,
     ) -> list[AnswerReply]:
         pairs = zip(requests, results, strict=True)
-        return [self._reply(request, result, bm25) for request, result in pairs]
+        return [self._reply(model, request, result, bm25) for request, result in pairs]
 
-    def _reply(self, request: SearchRequest, result: SearchResult, bm25: bool) -> AnswerReply:
-        docnos = [self.docids.docnos[docid] for docid in result.docids]
-        baseline = self._bm25_ranking(request) if bm25 else None
+    def _reply(
+        self, model: ServedModel, request: SearchRequest, result: SearchResult, bm25: bool
+    ) -> AnswerReply:
+        docnos = [model.docids.docnos[docid] for docid in result.docids]
+        baseline = self._bm25_ranking(model, request) if bm25 else None
         texts = self.documents.texts(request.text, {*docnos, *(docno for docno, _ in baseline or ())})
         hits = [
             Hit(
                 **_ranked(rank, docno, score, texts).__dict__,
-                docid=self.docids.texts[docid],
-                path=steps(self.paths.path(docid)),
+                docid=model.docids.texts[docid],
+                path=steps(model.paths.path(docid)),
                 views={name: round(value, 3) for name, value in views.items()},
             )
             for rank, (docid, docno, score, views) in enumerate(
@@ -159,11 +176,11 @@ class Service:
             else [_ranked(r, d, s, texts) for r, (d, s) in enumerate(baseline, 1)],
         )
 
-    def _bm25_ranking(self, request: SearchRequest) -> list[tuple[str, float]] | None:
+    def _bm25_ranking(self, model: ServedModel, request: SearchRequest) -> list[tuple[str, float]] | None:
         """The BM25 ranking under the request's filter; None without an index."""
         if self.documents.bm25 is None:
             return None
-        allowed = None if request.allowed is None else [self.docids.docnos[i] for i in request.allowed]
+        allowed = None if request.allowed is None else [model.docids.docnos[i] for i in request.allowed]
         return self.documents.rank(request.text, request.k, allowed)
 
 
