@@ -25,7 +25,7 @@ from gr2.schemes.config import FusionConfig, GeneratorConfig
 from gr2.schemes.fusion import generator as writing
 from gr2.schemes.fusion import latent, pairs
 from gr2.schemes.fusion.generator import DocidGenerator
-from gr2.schemes.fusion.network import Fusion, PairBatch, objective, with_end
+from gr2.schemes.fusion.network import Fusion, FusionObjective, PairBatch, with_end
 from gr2.schemes.fusion.pairs import PairBatches, PairRows, Pairs, pairs_of
 from gr2.training.config import OptimiserConfig
 from gr2.training.loop import LoopConfig
@@ -245,7 +245,7 @@ def some_batch(seed: int = 0) -> PairBatch:
 
 def parts_of(fusion: Fusion, batch: PairBatch) -> dict[str, float]:
     with torch.no_grad():
-        return {name: float(value) for name, value in objective(fusion, batch).items()}
+        return {name: float(value) for name, value in FusionObjective(fusion.config)(fusion, batch).items()}
 
 
 def choosy(fusion: Fusion) -> Fusion:
@@ -356,7 +356,7 @@ def test_both_models_have_one_decoder_and_encoders_of_their_own(backbone):
     fusion, batch = small_fusion(backbone), some_batch()
     calls = []
     fusion.generator.decoder.register_forward_hook(lambda *_: calls.append(1))
-    parts = objective(fusion, batch)
+    parts = FusionObjective(fusion.config)(fusion, batch)
     assert len(calls) == 2, "the decoder writes for the generator and for the autoencoder"
     decoder = {
         name: parameter

@@ -33,6 +33,8 @@ class FusionConfig:
     """β, weight of L_Div."""
     smoothing: float = 0.1
     """Label smoothing of the generated tokens, from 0 to 1."""
+    dropout: bool = False
+    """Train with the backbone's own dropout (T5: 0.1). paper: yes."""
 
 
 @dataclass(frozen=True, kw_only=True)
