@@ -1,4 +1,4 @@
-"""A configuration and a collection → an error with the reason if training them would fail, before any work."""
+"""A configuration and a collection → an error with the reason if training would fail, before any work."""
 
 from gr2.data.collection import Collection
 from gr2.docids.docids import Docids

@@ -80,7 +80,7 @@ def _by_grade(row: Mapping[str, int], docids: Docids) -> dict[int, list[int]]:
 def _same(collection: Collection, docids: Docids) -> None:
     """Check that the docids belong to this collection; with others, training would silently be wrong."""
     made_for = docids.about.get("fingerprint")
-    if made_for is not None and made_for != collection.fingerprint:
+    if made_for is not None and made_for not in (collection.fingerprint, collection.whole):
         raise ValueError(
             f"these docids were made for a collection with the fingerprint {str(made_for)[:12]}, "
             f"but {collection.name} has {collection.fingerprint[:12]}: rebuild the docids"

@@ -76,7 +76,7 @@ class DocidGenerator:
         cls, collection: Collection, backbone: str, config: GeneratorConfig, *, seed: int = 0
     ) -> "DocidGenerator":
         """An untrained generator with the pairs of a collection, ready to `fit`."""
-        pairs = pairs_of(collection, most=config.pairs, seed=seed)
+        pairs = pairs_of(collection, most=config.pairs or None, seed=seed)
         texts = [document.contents for document in collection.documents]
         writer = cls.fresh(backbone, [*texts, *pairs.queries], config, seed=seed)
         writer.pairs = pairs
