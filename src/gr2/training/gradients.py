@@ -113,7 +113,7 @@ class Gradients:
                 self._run(objective.each, part, step, place).representations
                 for place, part in enumerate(parts)
             ]
-        together = [torch.cat(kind).requires_grad_() for kind in zip(*rows, strict=True)]
+        together = [torch.cat(kind).detach().requires_grad_() for kind in zip(*rows, strict=True)]
         with self._autocast():
             terms = objective.across(batch, together)
         _backward(objective.total(terms))

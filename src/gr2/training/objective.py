@@ -66,15 +66,16 @@ class Objective:
     def each(self, network: Network, batch: Batch, states: Tensor, text_states: Tensor) -> Each:
         """The likelihood terms of each query [B] and text [N], and the representations for L_MGCC."""
         terms: dict[str, Tensor] = {}
-        f_id = states.new_zeros(0, network.xi_docid.out_features, requires_grad=self.compares)
+        f_q = f_id = states.new_zeros(0, network.xi_docid.out_features, requires_grad=self.compares)
         if len(batch.docids):
             found, terms["mle_q"] = self._queries(network, batch, states)
             f_id = f_id if found is None else found
         if len(batch.text_docids):
             terms["mle_d"] = self._documents(network, batch, text_states)
-        if not (self.compares and len(batch.queries)):
+        if not self.compares:
             return Each(terms)
-        f_q = network.represent_query(states, batch.query_mask)
+        if len(batch.queries):
+            f_q = network.represent_query(states, batch.query_mask)
         return Each(terms, (f_q.float(), f_id.float()))
 
     def across(self, batch: Batch, representations: Sequence[Tensor]) -> dict[str, Tensor]:
