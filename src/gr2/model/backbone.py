@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from gr2.docids.docids import Tokenise
 from gr2.model.families import Family, configuration, dropout_of, family_of, transformers
 from gr2.model.quantised_io import Storage, load_weights, save_weights
-from gr2.model.weight_files import stored_tensor
+from gr2.model.weight_files import read_weights, stored_tensor
 from gr2.store import MANIFEST, atomic_folder, sha256, verify, write_json, write_text
 
 START, END, FIRST = 0, 1, 2
@@ -247,7 +247,7 @@ def empty_stacks(family: Family, encoder: Path, decoder: Path, *, dropout: bool 
 
 
 def _from_t5(backbone: str | Path, config: Any) -> Parts:
-    model = transformers().T5ForConditionalGeneration.from_pretrained(backbone, config=config)
+    model = read_weights(transformers().T5ForConditionalGeneration, backbone, config)
     words = model.shared.weight.detach()
     # transformers 5 ties the head to the embeddings by default, even for checkpoints with an untied head
     # (flan-T5, T5 v1.1), which then generate garbage. So the weights file decides.
@@ -262,7 +262,7 @@ def _from_t5(backbone: str | Path, config: Any) -> Parts:
 
 
 def _from_bart(backbone: str | Path, config: Any) -> Parts:
-    model = transformers().BartForConditionalGeneration.from_pretrained(backbone, config=config)
+    model = read_weights(transformers().BartForConditionalGeneration, backbone, config)
     decoder = model.model.decoder
     table = decoder.embed_tokens.weight.detach() * getattr(decoder.embed_tokens, "embed_scale", 1.0)
     special = (model.config.decoder_start_token_id, model.config.eos_token_id)
@@ -271,7 +271,7 @@ def _from_bart(backbone: str | Path, config: Any) -> Parts:
 
 def _from_encoder(backbone: str | Path, config: Any, fresh: FreshDecoder) -> Parts:
     hf = transformers()
-    encoder = hf.AutoModel.from_pretrained(backbone, config=config)
+    encoder = read_weights(hf.AutoModel, backbone, config)
     encoder.pooler = None  # its parameters would never get a gradient
     width = width_of(encoder.config)
     stack = hf.models.t5.modeling_t5.T5Stack(

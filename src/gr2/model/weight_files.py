@@ -1,10 +1,11 @@
-"""The weight files of a checkpoint → one tensor by name: safetensors or .bin, whole or in shards.
+"""The weight files of a checkpoint → a model, or one tensor by name: safetensors or .bin, whole or in shards.
 
 A .bin file is read as weights only: a pickle that would run code is refused by torch.
 """
 
 import json
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any
 
 import torch
@@ -14,6 +15,14 @@ from gr2.model.families import transformers
 
 FILES = ("model.safetensors", "pytorch_model.bin")
 INDEX = ".index.json"
+
+
+def read_weights(kind: Any, backbone: str | Path, config: Any) -> Any:
+    """A model of a class of transformers with the checkpoint's weights."""
+    try:
+        return kind.from_pretrained(backbone, config=config)
+    except UnpicklingError as error:
+        raise ValueError(f"{backbone}: its .bin file holds more than weights, so it is not read") from error
 
 
 def stored_tensor(backbone: str | Path, name: str) -> Tensor | None:

@@ -2,7 +2,8 @@
 
 The real networks are moved to torch's meta device, where tensors have shapes but no numbers. One batch of
 mean lengths runs forward and backward there, and its matrix products and saved tensors are counted. Lengths
-are those of a sample of documents and queries. Not counted: attention over padding, measuring, and reports.
+are those of a sample of documents and queries. Not counted: padding, states that are cached for a frozen
+encoder, measuring, and reports.
 """
 
 from collections.abc import Callable, Sequence
@@ -70,8 +71,9 @@ def workload(collection: Collection, config: GenerativeConfig) -> Workload:
     documents = list(islice(collection.documents, 0, None, max(1, len(collection.docnos) // SAMPLE)))
     tokenizer, entities = tokenizer_of(config.backbone), capitalised_entities(documents)
 
-    def tokens(texts: Sequence[str], most: int) -> list[list[int]]:
-        read: Any = tokenizer(list(texts), truncation=True, max_length=most)["input_ids"] if texts else []
+    def tokens(texts: Sequence[str], most: int, *, special: bool = True) -> list[list[int]]:
+        how = {"truncation": True, "max_length": most, "add_special_tokens": special}
+        read: Any = tokenizer(list(texts), **how)["input_ids"] if texts else []
         return list(read)
 
     extra = [text for one in documents for text in queries_of(one, how.augment, entities)]
@@ -84,7 +86,9 @@ def workload(collection: Collection, config: GenerativeConfig) -> Workload:
     own = sum(_rows(row.values(), how.batches.per_grade) for row in judged.values())
     whole = tokens([one.contents for one in documents], generation.document_tokens)
     words = [" ".join(one.contents.split()[: config.docids.words]) for one in documents]
-    written = generation.query_tokens if _generated(config) else _mean(tokens(words, how.max_tokens))
+    written = (
+        generation.query_tokens if _generated(config) else _mean(tokens(words, how.max_tokens, special=False))
+    )
     asked_tokens, made_tokens = (_mean(tokens(texts, how.max_tokens)) for texts in (asked, extra))
     return Workload(
         documents=len(collection.docnos),
@@ -191,7 +195,9 @@ def _likelihoods(
         (how.batches.texts, work.text_tokens, 1.0),
     ):
         count = ceil(texts * part)
-        with torch.set_grad_enabled(torch.is_grad_enabled() and not frozen):
+        if frozen:  # the states are cached
+            states = torch.zeros(count, ceil(read), network.head.in_features, device=META)
+        else:
             states = network.encode(_tokens(count, read), None)  # type: ignore[arg-type]
         owner = torch.arange(ceil(count * rows), device=META) % max(1, count)
         hidden = network.decode(states[owner], None, _tokens(len(owner), length))  # type: ignore[arg-type]
