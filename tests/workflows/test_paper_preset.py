@@ -142,6 +142,13 @@ def test_a_dry_run_of_look_ahead_is_refused(gr2, shop, t5, tmp_path):
         gr2("index", shop, "--backbone", t5, "--out", tmp_path / "m", "--dry-run")
 
 
+def test_look_ahead_is_not_computed_in_parts(gr2, shop, bert, tmp_path):
+    same = ("index", shop, "--preset", "residual", "--backbone", bert, "--out", tmp_path / "m")
+    with pytest.raises(SystemExit, match=r"set optimiser.accumulate to 1"):
+        gr2(*same, "--optimiser.accumulate", 2)
+    assert not (tmp_path / "m.training").exists()
+
+
 def test_what_would_fail_is_refused_before_any_work(gr2, t5, tmp_path):
     data = tiny.graded()
     nothing = {q: dict.fromkeys(row, 0) for q, row in data.split("train").items()}

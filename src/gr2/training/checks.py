@@ -39,6 +39,8 @@ def check_look_ahead(config: TrainingConfig, collection: Collection) -> None:
     how = config.look_ahead
     if not how.enabled:
         return
+    if config.optimiser.accumulate > 1:
+        raise ValueError("with look-ahead the loss is not computed in parts: set optimiser.accumulate to 1")
     check_storage(how.storage, len(collection.docnos))
     if how.encoder:
         check_static(how.encoder)
