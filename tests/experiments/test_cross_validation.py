@@ -8,6 +8,7 @@ from helpers import tiny
 
 from gr2.data.formats import read_folder, write_folder
 from gr2.data.runs import Run
+from gr2.docids.docids import Docids
 from gr2.evaluate.measures import Convention, evaluate
 from gr2.experiments.cross_validation import CrossValidation
 from gr2.model.gr2 import GR2
@@ -135,6 +136,8 @@ def test_train_index_run_and_evaluate_take_the_same_fold(gr2, shop, t5, tmp_path
     data = read_folder(shop)
     gr2("docids", "build", shop, "--backbone", t5, "--out", tmp_path / "docids")
     gr2("docids", "build", shop, "--backbone", t5, "--out", tmp_path / "own", "--fold", 1)
+    made_for = [Docids.load(tmp_path / name).about["fingerprint"] for name in ("docids", "own")]
+    assert made_for == [data.fingerprint, data.fold(1).fingerprint]
     gr2("index", shop, "--backbone", t5, "--out", tmp_path / "index", "--fold", 1, *SMALL)
     weights = [(tmp_path / "index" / "network.safetensors").read_bytes()]
     for name in ("docids", "own"):

@@ -837,3 +837,18 @@ def test_a_batch_holds_what_its_rows_hold():
 def test_the_paper_s_weights_are_the_defaults():
     config = asdict(FusionConfig())
     assert (config["alpha"], config["beta"], config["log"], config["similarity"]) == (1, 30, True, "cosine")
+
+
+def test_both_encoders_and_the_decoder_have_the_backbone_s_dropout_if_wanted(checkpoints):
+    for wanted in (0.0, 0.1):
+        fusion = small_fusion(checkpoints["t5"], dropout=wanted > 0)
+        for part in (fusion.generator.encoder, fusion.generator.decoder, fusion.autoencoder):
+            assert {one.p for one in part.modules() if isinstance(one, torch.nn.Dropout)} == {wanted}
+
+
+def test_all_pairs_are_taken_if_their_number_is_not_limited(checkpoints):
+    counts = [
+        len(DocidGenerator.of(tiny.collection(), str(checkpoints["t5"]), GeneratorConfig(pairs=most)).pairs)
+        for most in (0, 7)
+    ]
+    assert counts == [50, 7]
