@@ -32,10 +32,11 @@ from gr2.experiments.executors import sweep
 from gr2.experiments.plans import PLAN
 from gr2.experiments.tables import gather
 from gr2.experiments.trial import Trial, training_config
-from gr2.model.backbone import identity, is_own, makes_vectors, transformers
+from gr2.model.backbone import identity, is_own, makes_vectors
 from gr2.model.config import VectorConfig
 from gr2.model.document_vectors import document_vectors, encode_documents
 from gr2.model.encoder import Encoder
+from gr2.model.families import transformers
 from gr2.schemes.config import SchemeConfig
 from gr2.schemes.registry import SchemeContext, build
 from gr2.store import atomic_folder, write_json

@@ -28,10 +28,11 @@ from gr2.evaluate.significance import compare
 from gr2.evaluate.tables import comparison_table
 from gr2.experiments.plans import source_documents
 from gr2.experiments.tables import gather, kept_dense_run
-from gr2.model.backbone import FreshDecoder, parts_of, tokenizer_of, transformers
+from gr2.model.backbone import FreshDecoder, parts_of, tokenizer_of
 from gr2.model.config import VectorConfig
 from gr2.model.document_vectors import document_vectors
 from gr2.model.encoder import Encoder
+from gr2.model.families import transformers
 from gr2.model.gr2 import GR2
 from gr2.model.network import Network
 from gr2.model.quantised_io import Storage, load_weights, save_weights, weights_of

@@ -192,6 +192,22 @@ def test_a_recipe_larger_than_the_corpus_is_refused(toy):
         prepare("toy", RECIPE | {"size": 41})
 
 
+@pytest.mark.parametrize("name", ["gov2-500k", "clueweb-500k", "robust04"])
+def test_the_commands_read_the_folds_that_prepare_writes(name, toy, gr2, tmp_path, monkeypatch):
+    recipe = recipes()[name]
+    folds = recipe["folds"] if isinstance(recipe["folds"], int) else [f"gr2-toy/fold{i}" for i in range(5)]
+    monkeypatch.setattr("gr2.data.prepare.recipes", lambda: {name: RECIPE | {"folds": folds}})
+    gr2("collection", "prepare", name, "--out", tmp_path / name)
+    made = read_folder(tmp_path / name)
+    assert len(made.folds) == 5 and "train" not in made.qrels
+    for fold, qids in enumerate(made.folds):
+        run = tmp_path / f"{fold}.run"
+        gr2("run", "popularity", tmp_path / name, "--fold", fold, "--output", run, "--k", 5)
+        assert f"all queries ({len(qids)})" in gr2("evaluate", tmp_path / name, run, "--fold", fold)
+    said = gr2("cross-validate", tmp_path / name, "bm25", "popularity", "--out", tmp_path / "cv")
+    assert "all queries (10)" in said
+
+
 # --- what is not there
 
 

@@ -117,6 +117,11 @@ def save_strong_encoder(folder: Path) -> Path:
     return folder
 
 
+def write_index(path: Path, where: Mapping[str, str]) -> None:
+    """The index of a checkpoint in shards: the file of each weight."""
+    path.write_text(json.dumps({"metadata": {}, "weight_map": dict(where)}), encoding="utf-8")
+
+
 def save_static_encoder(folder: Path, *, width: int = 16, seed: int = 0, **more: Any) -> Path:
     """A random model2vec encoder of the same words; `more` are further arrays of its file."""
     save_tokenizer(folder)

@@ -25,7 +25,7 @@ from gr2.schemes.config import FusionConfig, GeneratorConfig
 from gr2.schemes.fusion import generator as writing
 from gr2.schemes.fusion import latent, pairs
 from gr2.schemes.fusion.generator import DocidGenerator
-from gr2.schemes.fusion.network import Fusion, PairBatch, objective, with_end
+from gr2.schemes.fusion.network import Fusion, FusionObjective, PairBatch, with_end
 from gr2.schemes.fusion.pairs import PairBatches, PairRows, Pairs, pairs_of
 from gr2.training.config import OptimiserConfig
 from gr2.training.loop import LoopConfig
@@ -245,7 +245,7 @@ def some_batch(seed: int = 0) -> PairBatch:
 
 def parts_of(fusion: Fusion, batch: PairBatch) -> dict[str, float]:
     with torch.no_grad():
-        return {name: float(value) for name, value in objective(fusion, batch).items()}
+        return {name: float(value) for name, value in FusionObjective(fusion.config)(fusion, batch).items()}
 
 
 def choosy(fusion: Fusion) -> Fusion:
@@ -356,7 +356,7 @@ def test_both_models_have_one_decoder_and_encoders_of_their_own(backbone):
     fusion, batch = small_fusion(backbone), some_batch()
     calls = []
     fusion.generator.decoder.register_forward_hook(lambda *_: calls.append(1))
-    parts = objective(fusion, batch)
+    parts = FusionObjective(fusion.config)(fusion, batch)
     assert len(calls) == 2, "the decoder writes for the generator and for the autoencoder"
     decoder = {
         name: parameter
@@ -837,3 +837,18 @@ def test_a_batch_holds_what_its_rows_hold():
 def test_the_paper_s_weights_are_the_defaults():
     config = asdict(FusionConfig())
     assert (config["alpha"], config["beta"], config["log"], config["similarity"]) == (1, 30, True, "cosine")
+
+
+def test_both_encoders_and_the_decoder_have_the_backbone_s_dropout_if_wanted(checkpoints):
+    for wanted in (0.0, 0.1):
+        fusion = small_fusion(checkpoints["t5"], dropout=wanted > 0)
+        for part in (fusion.generator.encoder, fusion.generator.decoder, fusion.autoencoder):
+            assert {one.p for one in part.modules() if isinstance(one, torch.nn.Dropout)} == {wanted}
+
+
+def test_all_pairs_are_taken_if_their_number_is_not_limited(checkpoints):
+    counts = [
+        len(DocidGenerator.of(tiny.collection(), str(checkpoints["t5"]), GeneratorConfig(pairs=most)).pairs)
+        for most in (0, 7)
+    ]
+    assert counts == [50, 7]

@@ -176,7 +176,7 @@ CHOICES = {
 @pytest.mark.parametrize("path", [path for path, _ in leaves(TrainingConfig())])
 def test_every_setting_of_training_reaches_the_training(path, monkeypatch, gr2, tmp_path):
     """`gr2 train` with one option hands over the configuration with this field changed, and no other."""
-    monkeypatch.setattr("gr2.cli.models.open_named", lambda name, show: _Named())
+    monkeypatch.setattr("gr2.cli.models.open_named", lambda name, show, fold: _Named())
     monkeypatch.setattr("gr2.docids.docids.Docids.load", lambda folder: None)
     seen = []
 
@@ -213,7 +213,7 @@ class _Named:
 
 
 def test_a_preset_sets_the_defaults_of_a_command(monkeypatch, gr2, tmp_path):
-    monkeypatch.setattr("gr2.cli.models.open_named", lambda name, show: _Named())
+    monkeypatch.setattr("gr2.cli.models.open_named", lambda name, show, fold: _Named())
     monkeypatch.setattr("gr2.docids.docids.Docids.load", lambda folder: None)
     seen = []
 
@@ -225,7 +225,9 @@ def test_a_preset_sets_the_defaults_of_a_command(monkeypatch, gr2, tmp_path):
     words = ("train", "shop", "--docids", tmp_path, "--out", tmp_path / "out", "--preset", "paper")
     with pytest.raises(SystemExit, match="seen"):
         gr2(*words, "--schedule.steps", "9")
-    with pytest.raises(SystemExit, match="--preset sets the defaults of docids, train, index, run"):
+    with pytest.raises(
+        SystemExit, match="--preset sets the defaults of docids, train, index, pretrain, run, cr"
+    ):
         gr2("--preset", "paper", "systems")
     paper = preset("paper")
     assert seen[0] == replace(paper, training=with_settings(paper.training, {"schedule.steps": 9}))

@@ -27,15 +27,18 @@ from gr2.training.config import BatchConfig, with_settings
 from gr2.training.distributed import join_ranks
 from gr2.training.loop import schedule, train
 
-SETTINGS = ("plain", "lonely")
-"""Runs that are compared with one process: as it is; and one rank at a time has docids of queries at all."""
+SETTINGS = ("plain", "lonely", "parts", "lonely parts")
+"""Runs that are compared with one process: as it is; one rank at a time has docids of queries at all; and
+both with batches that each rank computes in parts, which the reference does not."""
 
 
 def setting(backbone: Path, name: str):
     """Model, objective, examples, sizes and configuration of a run."""
     data, model, objective, batches, config = tiny.prepared(backbone, steps=4)
     examples, sizes = batches.examples, BatchConfig(queries=7, texts=10)
-    if name == "lonely":
+    if "parts" in name:
+        config = with_settings(config, {"optimiser.accumulate": 3})
+    if "lonely" in name:
         examples = replace(
             examples, queries=examples.queries[:3], judged=[examples.judged[0], {}, examples.judged[2]]
         )

@@ -12,13 +12,11 @@ from pathlib import Path
 import pytest
 import torch
 from helpers import tiny
-from torch.nn.utils.rnn import pad_sequence
 
 from gr2.evaluate.measures import evaluate
-from gr2.training.batches import Batch, Batches
 from gr2.training.checkpoints import newest_checkpoint
-from gr2.training.config import BatchConfig, with_settings
-from gr2.training.loop import train
+from gr2.training.config import with_settings
+from gr2.training.loop import schedule, train
 
 
 @pytest.fixture(scope="module")
@@ -35,57 +33,37 @@ def same(one, two) -> bool:
     return one.keys() == two.keys() and all(torch.equal(one[name], two[name]) for name in one)
 
 
-class Joined(Batches):
-    """Two batches as one."""
-
-    def __getitem__(self, step: int) -> Batch:
-        one, two = super().__getitem__(2 * step), super().__getitem__(2 * step + 1)
-        both = {
-            name: pad_sequence([*getattr(one, name), *getattr(two, name)], batch_first=True)
-            for name in ("queries", "query_mask", "texts", "text_mask")
-        }
-        both |= {
-            name: torch.cat([getattr(one, name), getattr(two, name)]) for name in ("docids", "text_docids")
-        }
-        both |= {
-            name: torch.block_diag(getattr(one, name), getattr(two, name)) for name in ("grades", "negatives")
-        }
-        both["owner"] = torch.cat([one.owner, two.owner + len(one.queries)])
-        return replace(one, **both, elsewhere=torch.zeros(len(both["queries"]), 0, dtype=torch.bool))
-
-
-def test_two_accumulated_batches_move_the_weights_as_one_of_twice_the_size(backbone, tmp_path):
-    ends, logged = [], []
-    for kind, accumulate in ((Batches, 2), (Joined, 1)):
-        _, model, objective, batches, config = tiny.prepared(backbone, "MLE", steps=5)
-        sizes = BatchConfig(queries=10, texts=10)
-        assert len(batches.examples.texts) % sizes.texts == len(batches.examples.queries) % sizes.queries == 0
-        before = weights(model.network)
-        config = with_settings(config, {"optimiser.accumulate": accumulate, "log_every": 1})
-        folder = tmp_path / kind.__name__
-        run = tiny.trained(model.network, objective, kind(batches.examples, sizes), config, folder)
-        ends.append(weights(model.network))
-        logged.append([now.parts["total"] for now in run])
-    assert max(float((ends[0][name] - before[name]).abs().max()) for name in before) > 1e-2
-    for name in ends[0]:
-        assert torch.allclose(ends[0][name], ends[1][name], atol=1e-5), name
-    assert logged[0] == pytest.approx(logged[1], abs=1e-5)
+@pytest.mark.parametrize(
+    ("steps", "warmup", "decay_from"), [(20, 0.1, 0.1), (50, 0.3, 0.3), (20, 0.1, 0.5), (7, 0.0, 1.0)]
+)
+def test_the_rate_of_every_step_is_that_of_the_schedule(
+    backbone, tmp_path, monkeypatch, steps, warmup, decay_from
+):
+    _, model, objective, batches, config = tiny.prepared(backbone, steps=steps)
+    changed = {"warmup": warmup, "decay_from": decay_from, "learning_rate": 1e-3, "pretrained_rate": 0.5}
+    config = with_settings(config, {f"optimiser.{name}": value for name, value in changed.items()})
+    rates, step = [], torch.optim.AdamW.step
+    keep = lambda self, *rest: rates.append([g["lr"] for g in self.param_groups]) or step(self, *rest)  # noqa: E731
+    monkeypatch.setattr(torch.optim.AdamW, "step", keep)
+    tiny.trained(model.network, objective, batches, config, tmp_path)
+    warm = max(1, round(warmup * steps))
+    wanted = [
+        (i + 1) / warm if i < warm else min(1.0, (steps - i) / max(1, steps - decay_from * steps))
+        for i in range(steps)
+    ]
+    assert [each[0] for each in rates] == pytest.approx([1e-3 * factor for factor in wanted])
+    assert [each[1] for each in rates] == pytest.approx([5e-4 * factor for factor in wanted])
 
 
-def test_a_step_counts_every_accumulated_batch(backbone, tmp_path):
-    _, model, objective, batches, config = tiny.prepared(backbone, steps=2)
-    asked = []
+def test_a_decay_right_after_the_warm_up_is_the_linear_schedule_of_transformers():
+    from transformers import get_linear_schedule_with_warmup
 
-    class Watched(Batches):
-        def __getitem__(self, step):
-            asked.append(step)
-            return super().__getitem__(step)
-
-    watched = Watched(batches.examples, batches.config)
-    tiny.trained(
-        model.network, objective, watched, with_settings(config, {"optimiser.accumulate": 3}), tmp_path
-    )
-    assert asked == [0, 1, 2, 3, 4, 5]
+    optimiser = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=1.0)
+    theirs = get_linear_schedule_with_warmup(optimiser, num_warmup_steps=10, num_training_steps=100)
+    factors = [theirs.lr_lambdas[0](step) for step in range(100)]
+    assert [schedule(step, 100, 0.1, 0.1) for step in range(10, 100)] == pytest.approx(factors[10:])
+    # Their warm-up begins at 0, which wastes the first step; ours reaches the full rate one step earlier.
+    assert [schedule(step, 100, 0.1, 0.1) for step in range(9)] == pytest.approx(factors[1:10])
 
 
 def test_the_result_is_the_mean_of_the_last_weights(backbone, tmp_path):
@@ -213,6 +191,7 @@ def test_killed_while_averaging_and_judging_it_ends_with_the_same_bytes(backbone
     ("change", "why"),
     [
         ({"optimiser.accumulate": 0}, "accumulate"),
+        ({"optimiser.decay_from": 1.5}, "decay_from"),
         ({"optimiser.average": 1.5}, "average"),
         ({"validate_every": 1}, "validate"),
     ],

@@ -22,13 +22,15 @@ from gr2.cli import (
 from gr2.cli.app import app
 from gr2.cli.arguments import load_plugins, take_options
 from gr2.cli.version import describe
+from gr2.workflows.config import pretrain_preset
 
 DESCRIPTION = (
     "Generative retrieval with multi-graded relevance. Options before or after a command: --plugin FILE.py "
-    "imports a file of yours that registers docid schemes, variants or systems; --preset default, fast or "
-    "paper sets the defaults of docids, train, index and run gr2."
+    "imports a file of yours that registers docid schemes, variants or systems; --preset default, fast, "
+    "residual, decoder or paper sets the defaults of docids, train, index, pretrain, run gr2 and "
+    "cross-validate."
 )
-PRESET_COMMANDS = ("docids", "train", "index", "run")
+PRESET_COMMANDS = ("docids", "train", "index", "pretrain", "run", "cross-validate")
 __all__ = [
     "collections",
     "docids",
@@ -58,6 +60,8 @@ def main() -> None:
             raise ValueError(
                 f"--preset sets the defaults of {', '.join(PRESET_COMMANDS)} and of no other command"
             )
+        if arguments[:1] == ["pretrain"]:
+            pretrain_preset(preset[-1] if preset else models.PRESET)  # refuses those it does not have
         docids.register(*preset[-1:])
         models.register(*preset[-1:])
         systems.register(*preset[-1:])

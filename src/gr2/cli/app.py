@@ -49,12 +49,21 @@ def announce(what: object) -> None:
         print(f"loading {what} ...", file=sys.stderr, flush=True)
 
 
-def open_named(name: str, *, show: bool = False) -> "Collection":
-    """Open a collection by the name the user typed, and print its headline if wanted."""
+def note(line: str) -> None:
+    """Print a line of a long job to the screen, apart from its result."""
+    if first():
+        print(line, file=sys.stderr, flush=True)
+
+
+def open_named(
+    name: str, *, show: bool = False, fold: int | None = None, split: str = "test"
+) -> "Collection":
+    """Open a collection by the name the user typed, or one fold of it; print its headline if wanted."""
     from gr2.data.formats import open_collection
     from gr2.evaluate.describe import headline
 
     found = open_collection(name, progress=progress())
+    found = found if fold is None else found.fold(fold, split=split)
     if show:
         print(headline(found))
     return found

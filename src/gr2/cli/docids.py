@@ -34,6 +34,7 @@ def register(chosen: str = PRESET) -> None:
         preset: str = chosen,
         backbone: str = usual.backbone,
         config: Annotated[SchemeConfig, Settings] = usual.docids,
+        fold: int | None = None,
         resume: bool = False,
     ) -> None:
         """Give every document its docid.
@@ -45,6 +46,7 @@ def register(chosen: str = PRESET) -> None:
             backbone: gr2-mini, or folder or hub name of a checkpoint: its tokenizer reads text docids, so
                 train with the same one.
             config: The scheme and its settings; `gr2 docids schemes` lists the schemes.
+            fold: Cross-validation: a scheme that learns from queries sees those of the other folds alone.
             resume: Continue after an interruption.
         """
         from gr2.schemes.registry import SchemeContext
@@ -54,7 +56,7 @@ def register(chosen: str = PRESET) -> None:
         check_replaceable(out)
         made = make(
             SchemeContext(
-                collection=open_named(name, show=True),
+                collection=open_named(name, show=True, fold=fold),
                 backbone=backbone,
                 folder=Workspace(out).making,
                 config=config,

@@ -2,20 +2,26 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from gr2.cli.app import Name, Settings, app, first, open_named, progress, say
 from gr2.systems.config import PRESETS, GenerativeConfig
 from gr2.systems.config import preset as preset_of
 from gr2.training.config import TrainingConfig
-from gr2.workflows.config import PretrainConfig
+from gr2.workflows.config import PRETRAIN_PRESETS, PretrainConfig
+
+if TYPE_CHECKING:
+    from gr2.data.collection import Collection
 
 PRESET = next(iter(PRESETS))
+TFLOPS = 100.0
+"""What an A100 reaches in bfloat16, roughly; the default of `--tflops`."""
 
 
 def register(chosen: str = PRESET) -> None:
     """Add the commands whose defaults come from a preset."""
     usual = preset_of(chosen)
+    pretraining = PRETRAIN_PRESETS.get(chosen, PRETRAIN_PRESETS[PRESET])
 
     @app.command
     def index(
@@ -27,6 +33,9 @@ def register(chosen: str = PRESET) -> None:
         config: Annotated[GenerativeConfig, Settings] = usual,
         budget: str = "",
         compare_with: tuple[str, ...] = (),
+        fold: int | None = None,
+        dry_run: bool = False,
+        tflops: float = TFLOPS,
         resume: bool = False,
     ) -> None:
         """Make a searchable model of a collection in one go: docids, look-ahead, measures and a report.
@@ -43,14 +52,21 @@ def register(chosen: str = PRESET) -> None:
                 steps and how much of each document is encoded are then planned. Empty: the settings as they
                 are.
             compare_with: Variants that are trained with the same settings and measured beside it.
+            fold: Cross-validation: learn from the other folds, and measure on this one.
+            dry_run: Print what it would cost, and stop.
+            tflops: Speed that the hours of `--dry-run` are for, in TFLOP/s that the machine really reaches.
             resume: Continue after an interruption.
         """
         from gr2.workflows.budget import seconds
         from gr2.workflows.index import IndexJob
         from gr2.workflows.index import index as make
 
+        data = open_named(name, show=first(), fold=fold)
+        if dry_run:
+            say(_cost(data, config, tflops))
+            return
         job = IndexJob(
-            collection=open_named(name, show=first()),
+            collection=data,
             out=out,
             config=config,
             seconds=seconds(budget) if budget else None,
@@ -72,6 +88,7 @@ def register(chosen: str = PRESET) -> None:
         backbone: str = usual.backbone,
         config: Annotated[TrainingConfig, Settings] = usual.training,
         pseudo_queries: Path | None = None,
+        fold: int | None = None,
         resume: bool = False,
     ) -> None:
         """Train a model on a collection and write it as a folder that `gr2 search` reads.
@@ -80,19 +97,20 @@ def register(chosen: str = PRESET) -> None:
 
         Args:
             name: The collection: a folder, `pydocs`, or `ir:ID`. Its split `train` is learned from.
-            docids: What `gr2 docids build` wrote for this collection.
+            docids: What `gr2 docids build` wrote for this collection, or for this fold of it.
             out: The folder to write; checkpoints and metrics.jsonl are kept in OUT.training.
             preset: Where the defaults come from: default, fast, residual, decoder or paper.
             backbone: gr2-mini, or folder or hub name of a T5, BART or encoder checkpoint.
             config: The settings of the training; `gr2 variants` lists the variants.
             pseudo_queries: A TSV or CSV file of documents and their generated queries, without a header.
+            fold: Cross-validation: learn from the queries of the other folds.
             resume: Continue after an interruption.
         """
         from gr2.data.formats.records import read_grouped
         from gr2.docids.docids import Docids
         from gr2.systems.generative import train as make
 
-        data, known = open_named(name, show=first()), Docids.load(docids)
+        data, known = open_named(name, show=first(), fold=fold), Docids.load(docids)
         if "train" not in data.qrels:
             say(f"{data.name} has no split `train`: it is learned from its documents alone")
         model = make(
@@ -114,30 +132,49 @@ def register(chosen: str = PRESET) -> None:
         if model.network.prior is not None:
             say(f"node prior: {model.network.prior.nbytes:,} bytes")
 
+    @app.command
+    def pretrain(
+        name: Name,
+        /,
+        *,
+        out: Path,
+        preset: str = chosen,
+        config: Annotated[PretrainConfig, Settings] = pretraining,
+        dry_run: bool = False,
+        tflops: float = TFLOPS,
+        resume: bool = False,
+    ) -> None:
+        """Pre-train a backbone on a graded collection, with titles as docids (GR²P), for `gr2 train`.
 
-@app.command
-def pretrain(
-    name: Name,
-    /,
-    *,
-    out: Path,
-    config: Annotated[PretrainConfig, Settings] = PretrainConfig(),  # noqa: B008
-    resume: bool = False,
-) -> None:
-    """Pre-train a backbone on a graded collection, with titles as docids (GR²P), for `gr2 train`.
+        Args:
+            name: The collection, with a split `train` of several grades: links of Wikipedia, for instance.
+            out: The folder to write, a backbone. The trained model with its docids stays in OUT.model, its
+                checkpoints in OUT.model.training.
+            preset: Where the defaults come from: default or paper.
+            config: The settings of docids and training.
+            dry_run: Print what it would cost, and stop.
+            tflops: Speed that the hours of `--dry-run` are for, in TFLOP/s that the machine really reaches.
+            resume: Continue after an interruption.
+        """
+        from gr2.workflows.pretrain import pretrain as make
 
-    Args:
-        name: The collection, with a split `train` of several grades: links of Wikipedia, for instance.
-        out: The folder to write, a backbone. The trained model with its docids stays in OUT.model, its
-            checkpoints in OUT.model.training.
-        config: The settings of docids and training.
-        resume: Continue after an interruption.
-    """
-    from gr2.workflows.pretrain import pretrain as make
+        data = open_named(name, show=first())
+        if dry_run:
+            alike = replace(usual, backbone=config.backbone, docids=config.docids, training=config.training)
+            say(_cost(data, alike, tflops))
+            return
+        make(data, out, config, resume=resume, progress=progress())
+        steps = config.training.schedule.steps + config.training.schedule.frozen_steps
+        say(f"{config.training.variant}: a backbone after {steps:,} steps, written to {out}")
 
-    make(open_named(name, show=first()), out, config, resume=resume, progress=progress())
-    steps = config.training.schedule.steps + config.training.schedule.frozen_steps
-    say(f"{config.training.variant}: a backbone after {steps:,} steps, written to {out}")
+
+def _cost(data: "Collection", config: GenerativeConfig, tflops: float) -> str:
+    """What training would cost, as text."""
+    from gr2.workflows.cost import as_text, costs
+
+    if tflops <= 0:
+        raise ValueError(f"expected --tflops above 0, found {tflops:g}")
+    return as_text(*costs(data, config), tflops)
 
 
 @app.command

@@ -1,18 +1,20 @@
-"""`gr2 run`, `gr2 systems`, `gr2 variants`, `gr2 evaluate`: run any system, and measure runs."""
+"""`gr2 run`, `systems`, `variants`, `evaluate`, `cross-validate`: run any system, and measure runs."""
 
-import sys
 from collections.abc import Callable
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, fields, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+from tyro.conf import Positional, arg
 from tyro.extras import SubcommandApp
 
-from gr2.cli.app import Name, Runs, Settings, announce, app, open_named, progress, queries_of, write_run
+from gr2.cli.app import Name, Runs, Settings, announce, app, note, open_named, progress, queries_of, write_run
 from gr2.evaluate.config import EvaluateConfig
 from gr2.systems import SYSTEMS
 from gr2.systems.config import PRESETS, GenerativeConfig, preset
 from gr2.systems.registry import SystemRow
+
+Systems = Annotated[Positional[tuple[str, ...]], arg(metavar="[SYSTEM ...]")]
 
 run = SubcommandApp()
 app.command(
@@ -25,6 +27,49 @@ def register(chosen: str = next(iter(PRESETS))) -> None:
     for name, row in SYSTEMS.items():
         usual = preset(chosen) if row.options is GenerativeConfig else None
         run.command(name=name, help=f"{row.summary}; needs {row.needs_text}.")(_command(name, row, usual))
+    defaults = preset(chosen)
+
+    @app.command(name="cross-validate")
+    def cross_validate(
+        name: Name,
+        systems: Systems = ("bm25", "gr2"),
+        /,
+        *,
+        out: Path,
+        preset: str = chosen,
+        config: Annotated[GenerativeConfig, Settings] = defaults,
+        k: int = 1000,
+        evaluation: EvaluateConfig = EvaluateConfig(),  # noqa: B008
+        style: Literal["text", "markdown", "csv", "json"] = "text",
+        resume: bool = False,
+    ) -> None:
+        """Run systems on all folds of a collection, and measure them in one table with significance.
+
+        Args:
+            name: The collection, with folds: a folder, or `ir:ID`.
+            systems: Systems of `gr2 systems`; those that learn learn from the other folds.
+            out: The folder of the runs, and of the models of systems that train.
+            preset: Where the defaults of the system gr2 come from: default, fast, residual, decoder or paper.
+            config: The settings of the system gr2; other systems run with their defaults.
+            k: Documents to return for each query.
+            evaluation: What to measure.
+            style: How to print it; JSON has every query's values.
+            resume: Continue after an interruption.
+        """
+        from gr2.evaluate.page import report
+        from gr2.experiments.cross_validation import CrossValidation
+
+        data = open_named(name)
+        job = CrossValidation(
+            collection=data,
+            systems={system: config if system == "gr2" else None for system in systems},
+            folder=out,
+            k=k,
+            resume=resume,
+            progress=progress(),
+            say=note,
+        )
+        print(report(data, job.run(), evaluation, style))
 
 
 def with_model_folder(arguments: list[str]) -> list[str]:
@@ -65,8 +110,7 @@ def _command(system: str, row: SystemRow, usual: object | None) -> Callable[...,
             raise ValueError(
                 f"{system} knows the judgements of {train!r}, so it says nothing about {train!r} itself"
             )
-        data = open_named(name, show=True)
-        data = data if fold is None else data.fold(fold, split=split)
+        data = open_named(name, show=True, fold=fold, split=split)
         queries = queries_of(data, "test" if fold is not None else split)
         context = SystemContext(collection=data, folder=work, train=train, resume=resume, progress=progress())
         announce(system)
@@ -121,6 +165,7 @@ def evaluate(
     /,
     *,
     config: Annotated[EvaluateConfig, Settings] = EvaluateConfig(),  # noqa: B008
+    fold: int | None = None,
     style: Literal["text", "markdown", "csv", "json"] = "text",
 ) -> None:
     """Measure runs, seen and unseen queries apart, with significance.
@@ -129,13 +174,15 @@ def evaluate(
         name: The collection: a folder, `pydocs`, or `ir:ID`.
         runs: TREC run files, or CSV with the columns qid, docno and score.
         config: What to measure.
+        fold: Measure on the queries of this fold alone; those of the others count as training queries.
         style: How to print it; JSON has every query's values, CSV leaves the notes to standard error.
     """
     from gr2.evaluate.page import report
 
     baseline = config.baseline
     paths = [*runs, *([baseline] if baseline is not None and baseline not in runs else [])]
-    page = report(open_named(name), paths, config, style)
+    data = open_named(name, fold=fold, split=config.split)
+    page = report(data, paths, config if fold is None else replace(config, split="test"), style)
     print(page.text)
-    for note in page.notes:
-        print(note, file=sys.stderr)
+    for line in page.notes:
+        note(line)

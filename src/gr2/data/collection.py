@@ -90,6 +90,8 @@ class Collection:
     """split → qid → docno → grade. Negative grades (spam) become 0."""
     folds: tuple[tuple[str, ...], ...] = field(default=())
     """The qids of each cross-validation fold, if there are folds."""
+    whole: str = field(default="", repr=False, compare=False)
+    """The fingerprint of the collection that this is a fold of; docids made for that one serve this one."""
     scanned: Scan | None = field(default=None, repr=False, compare=False)
     """The scan that a reader has already made; without it the documents are scanned at first use."""
 
@@ -157,7 +159,8 @@ class Collection:
             "train": {qid: judged for qid, judged in qrels.items() if qid not in held_out},
             "test": {qid: judged for qid, judged in qrels.items() if qid in held_out},
         }
-        return replace(self, name=f"{self.name}-fold{index}", qrels=parts, folds=())
+        name = f"{self.name}-fold{index}"
+        return replace(self, name=name, qrels=parts, folds=(), whole=self.fingerprint, scanned=self.scan)
 
     def subset(self, size: int, *, seed: int = 0) -> "Collection":
         """The paper's rule: every judged document, then random others up to `size`.

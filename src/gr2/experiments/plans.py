@@ -21,7 +21,7 @@ SYSTEMS: Mapping[str, str] = {
     "CE": "CE",
     "LR": "LR",
 }
-"""Names in tables → serialised names of variants."""
+"""Names in tables → serialised names of variants; LR is LR-MLE today (`trial.VARIANTS`)."""
 UNTRAINED = "before training"
 """An optional system: the network with its node prior, without any training step."""
 PLAN: Mapping[str, Any] = {

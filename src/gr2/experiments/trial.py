@@ -48,8 +48,14 @@ KEYS: Mapping[str, str] = {
 }
 """Serialised keys of a trial's plan → fields of `TrainingConfig`. The keys are part of the names of finished
 trials, so they must not change; other fields are named by their path, such as `network.representation`."""
-VARIANTS: Mapping[str, str] = {"-RF": "no-fusion", "-lambda": "no-lambda", "-Max": "no-max"}
-"""Serialised names of variants → their current names."""
+VARIANTS: Mapping[str, str] = {
+    "-RF": "no-fusion",
+    "-lambda": "no-lambda",
+    "-Max": "no-max",
+    "LR": "LR-MLE",
+    "LambdaRank": "LR",
+}
+"""Serialised names of variants → their current names: what was first called LR adds LambdaRank to L_MLE^q."""
 
 
 @dataclass(frozen=True, kw_only=True)

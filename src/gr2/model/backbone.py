@@ -12,18 +12,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from gr2.docids.docids import Tokenise
+from gr2.model.families import Family, configuration, dropout_of, family_of, transformers
 from gr2.model.quantised_io import Storage, load_weights, save_weights
+from gr2.model.weight_files import read_weights, stored_tensor
 from gr2.store import MANIFEST, atomic_folder, sha256, verify, write_json, write_text
 
 START, END, FIRST = 0, 1, 2
 """The decoder's own vocabulary: 0 is start and padding, 1 is end, docid tokens begin at 2."""
-Family = Literal["t5", "bart", "encoder"]
 FORMAT = 1
 OWN = "backbone.json"
 STATIC = "model2vec"
@@ -65,16 +66,16 @@ class Parts:
     """The head is the encoder's word embeddings times this factor; None if it has a table of its own."""
 
 
-def parts_of(backbone: str | Path, fresh: FreshDecoder) -> Parts:
-    """Load a checkpoint; fresh parts are initialised with torch's current random state."""
-    _check_layers(backbone)
+def parts_of(backbone: str | Path, fresh: FreshDecoder, *, dropout: bool = False) -> Parts:
+    """Load a checkpoint, with its own dropout or none; fresh parts use torch's current random state."""
+    _check(backbone)
     backbone = located(backbone)
     if is_own(backbone):
-        return _from_own(Path(backbone))
-    kind = transformers().AutoConfig.from_pretrained(backbone).model_type
-    if kind in ("t5", "mt5"):
-        return _from_t5(backbone)
-    return _from_bart(backbone) if kind == "bart" else _from_encoder(backbone, fresh)
+        return _from_own(Path(backbone), dropout)
+    family, config = family_of(backbone), configuration(backbone, dropout=dropout)
+    if family == "t5":
+        return _from_t5(backbone, config)
+    return _from_bart(backbone, config) if family == "bart" else _from_encoder(backbone, config, fresh)
 
 
 def makes_vectors(backbone: str | Path) -> bool:
@@ -90,7 +91,7 @@ def makes_vectors(backbone: str | Path) -> bool:
 
 def tokenizer_of(backbone: str | Path) -> Any:
     """The tokenizer of a checkpoint."""
-    _check_layers(backbone)
+    _check(backbone)
     backbone = located(backbone)
     place = Path(backbone) / "tokenizer" if is_own(backbone) else backbone
     return transformers().AutoTokenizer.from_pretrained(place)
@@ -147,12 +148,15 @@ def is_static(backbone: str | Path) -> bool:
     return isinstance(content, dict) and content.get("model_type") == STATIC
 
 
-def _check_layers(backbone: str | Path) -> None:
+def _check(backbone: str | Path) -> None:
+    """Refuse what cannot be trained."""
     if is_static(backbone):
         raise ValueError(
             f"{backbone}: is a static encoder, which has no layers and cannot be the backbone of a model; "
             "look-ahead can use its vectors (--look-ahead.encoder)"
         )
+    if not is_own(backbone):
+        family_of(located(backbone))
 
 
 def save_backbone(
@@ -193,14 +197,14 @@ def save_backbone(
         write_json(temporary / OWN, {"format": FORMAT, "family": family, **about})
 
 
-def _from_own(folder: Path) -> Parts:
+def _from_own(folder: Path, dropout: bool) -> Parts:
     verify(folder)
     content = json.loads((folder / OWN).read_text(encoding="utf-8"))
     if content.get("format") != FORMAT:
         raise ValueError(f"{folder}: has format {content.get('format')}, this version reads {FORMAT}")
     family: Family = content["family"]
     stored = load_weights(folder / "weights.safetensors")
-    encoder, decoder = empty_stacks(family, folder / "encoder", folder / "decoder")
+    encoder, decoder = empty_stacks(family, folder / "encoder", folder / "decoder", dropout=dropout)
     encoder.load_state_dict(_below("encoder.", stored), strict=False)
     decoder.load_state_dict(_below("decoder.", stored), strict=False)
     words = encoder.get_input_embeddings().weight.detach()
@@ -225,10 +229,10 @@ def _below(prefix: str, stored: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {n.removeprefix(prefix): v for n, v in stored.items() if n.startswith(prefix)}
 
 
-def empty_stacks(family: Family, encoder: Path, decoder: Path) -> tuple[Any, Any]:
+def empty_stacks(family: Family, encoder: Path, decoder: Path, *, dropout: bool = False) -> tuple[Any, Any]:
     """Encoder and decoder from stored configurations, without pretrained weights."""
     hf = transformers()
-    shape, kind = hf.AutoConfig.from_pretrained(decoder), hf.AutoConfig.from_pretrained(encoder)
+    shape, kind = (configuration(place, dropout=dropout) for place in (decoder, encoder))
     if family == "bart":
         models = hf.models.bart.modeling_bart
         return models.BartEncoder(kind), models.BartDecoder(shape)
@@ -242,10 +246,12 @@ def empty_stacks(family: Family, encoder: Path, decoder: Path) -> tuple[Any, Any
     return reader, writer
 
 
-def _from_t5(backbone: str | Path) -> Parts:
-    model = transformers().T5ForConditionalGeneration.from_pretrained(backbone, dropout_rate=0.0)
+def _from_t5(backbone: str | Path, config: Any) -> Parts:
+    model = read_weights(transformers().T5ForConditionalGeneration, backbone, config)
     words = model.shared.weight.detach()
-    head, scale = _stored_head(backbone), None
+    # transformers 5 ties the head to the embeddings by default, even for checkpoints with an untied head
+    # (flan-T5, T5 v1.1), which then generate garbage. So the weights file decides.
+    head, scale = stored_tensor(backbone, "lm_head.weight"), None
     if head is None:  # tied to the embeddings; T5 then scales the states, here the rows are scaled instead
         scale = model.config.d_model**-0.5
         head = words * scale
@@ -255,19 +261,17 @@ def _from_t5(backbone: str | Path) -> Parts:
     return Parts("t5", model.encoder, model.decoder, special, words, head, scale=scale)
 
 
-def _from_bart(backbone: str | Path) -> Parts:
-    zero = dict.fromkeys(("dropout", "attention_dropout", "activation_dropout"), 0.0)
-    model = transformers().BartForConditionalGeneration.from_pretrained(backbone, **zero)
+def _from_bart(backbone: str | Path, config: Any) -> Parts:
+    model = read_weights(transformers().BartForConditionalGeneration, backbone, config)
     decoder = model.model.decoder
     table = decoder.embed_tokens.weight.detach() * getattr(decoder.embed_tokens, "embed_scale", 1.0)
     special = (model.config.decoder_start_token_id, model.config.eos_token_id)
     return Parts("bart", model.model.encoder, decoder, special, table, model.lm_head.weight.detach())
 
 
-def _from_encoder(backbone: str | Path, fresh: FreshDecoder) -> Parts:
+def _from_encoder(backbone: str | Path, config: Any, fresh: FreshDecoder) -> Parts:
     hf = transformers()
-    zero = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
-    encoder = hf.AutoModel.from_pretrained(backbone, **zero)
+    encoder = read_weights(hf.AutoModel, backbone, config)
     encoder.pooler = None  # its parameters would never get a gradient
     width = width_of(encoder.config)
     stack = hf.models.t5.modeling_t5.T5Stack(
@@ -279,7 +283,7 @@ def _from_encoder(backbone: str | Path, fresh: FreshDecoder) -> Parts:
             num_layers=fresh.layers,
             num_heads=fresh.heads,
             feed_forward_proj="gated-gelu",
-            dropout_rate=0.0,
+            dropout_rate=dropout_of(config),
             is_decoder=True,
             is_encoder_decoder=False,
             use_cache=False,
@@ -310,30 +314,6 @@ def _fuse(model: nn.Module) -> None:
     for module in list(model.modules()):
         if isinstance(getattr(module, "act", None), slow):
             module.act = nn.GELU(approximate="tanh")
-
-
-def _stored_head(backbone: str | Path) -> Tensor | None:
-    """The output layer that a T5 checkpoint stores, if it stores one.
-
-    transformers 5 ties the head to the embeddings by default, even for checkpoints with an untied head
-    (flan-T5, T5 v1.1), which then generate garbage. So the weights file decides.
-    """
-    from safetensors import safe_open
-
-    file = transformers().utils.hub.cached_file(
-        str(backbone), "model.safetensors", _raise_exceptions_for_missing_entries=False
-    )
-    if file is None:
-        raise ValueError(
-            f"{backbone}: expected weights in model.safetensors (convert other files to it first)"
-        )
-    with safe_open(file, framework="pt") as stored:
-        return stored.get_tensor("lm_head.weight").float() if "lm_head.weight" in stored.keys() else None  # noqa: SIM118
-
-
-def transformers() -> Any:
-    """The library, imported on first use; typed as Any because its annotations miss its dynamic classes."""
-    return import_module("transformers")
 
 
 def rows_of(table: Tensor, special: tuple[int, int], tokens: "list[int] | int") -> Tensor:

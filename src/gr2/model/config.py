@@ -62,6 +62,8 @@ class NetworkConfig:
     """H, width of the representations f_q and f_id."""
     shared: bool = False
     """Use one projection ξ for both queries and docids."""
+    dropout: bool = False
+    """Train with the backbone's own dropout (T5: 0.1). paper: yes."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,9 +1,11 @@
 """Devices: choose one by name, use mixed precision where it is faster, move a whole batch."""
 
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import fields, is_dataclass, replace
 from typing import Any, TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -51,6 +53,14 @@ def autocast(device: torch.device, *, enabled: bool) -> AbstractContextManager[A
     """Mixed precision in bfloat16 on a device."""
     kind = device.type if device.type in ("cpu", "cuda", "mps") else "cpu"
     return torch.autocast(kind, torch.bfloat16, enabled=enabled)
+
+
+@contextmanager
+def seeded(device: torch.device, *seed: int) -> Iterator[None]:
+    """Seed torch's random numbers within the block, and restore their state after it."""
+    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+        torch.manual_seed(int(np.random.SeedSequence(seed).generate_state(1)[0]))
+        yield
 
 
 def to_device(batch: Batch, device: torch.device) -> Batch:

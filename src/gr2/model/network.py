@@ -10,7 +10,7 @@ Shapes: B texts, S source tokens, N docids, T tokens (including the start), W wi
 tokens.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,6 @@ from gr2.model.backbone import (
     END,
     FIRST,
     START,
-    Family,
     FreshDecoder,
     empty_stacks,
     parts_of,
@@ -30,6 +29,7 @@ from gr2.model.backbone import (
     width_of,
 )
 from gr2.model.config import NetworkConfig
+from gr2.model.families import Family
 from gr2.model.node_prior import Prior
 from gr2.model.padding import masked_mean
 from gr2.model.quantised_io import copy_to_torch, weights_of
@@ -86,7 +86,7 @@ class Network(nn.Module):
         config = config or NetworkConfig()
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            parts = parts_of(backbone, new_decoder(config))
+            parts = parts_of(backbone, new_decoder(config), dropout=config.dropout)
             decoder, width = parts.decoder, parts.head.shape[1]
             wanted = tokens if isinstance(tokens, int) else list(tokens)
             read, write = (rows_of(table, parts.special, wanted) for table in (parts.embedding, parts.head))
@@ -225,3 +225,14 @@ class Network(nn.Module):
         if self._search_decoder is None or self._search_decoder[0] != versions:
             self._search_decoder = versions, read(self.decoder, self.head, start=START)
         return self._search_decoder[1]
+
+
+def recompute_activations(modules: Iterable[Any], *, enabled: bool) -> None:
+    """Turn gradient checkpointing on or off in those modules that are stacks of transformers."""
+    for stack in modules:
+        if not getattr(stack, "supports_gradient_checkpointing", False):
+            continue
+        if enabled:
+            stack.gradient_checkpointing_enable({"use_reentrant": False})
+        else:
+            stack.gradient_checkpointing_disable()

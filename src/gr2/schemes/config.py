@@ -33,6 +33,8 @@ class FusionConfig:
     """β, weight of L_Div."""
     smoothing: float = 0.1
     """Label smoothing of the generated tokens, from 0 to 1."""
+    dropout: bool = False
+    """Train with the backbone's own dropout (T5: 0.1). paper: yes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,11 +43,12 @@ class GeneratorConfig:
 
     fusion: FusionConfig = FusionConfig()
     steps: int = 1000
-    """Optimiser steps of the docid generator."""
+    """Optimiser steps of the docid generator. paper: 50000."""
     pairs: int = 20_000
-    """Maximum document-query pairs to train on; each document's most specific queries come first."""
+    """Maximum document-query pairs to train on, of each document first its most specific queries; 0 takes
+    all. paper: all."""
     batch: int = 16
-    """Document-query pairs per batch."""
+    """Document-query pairs per batch. paper: 60."""
     optimiser: OptimiserConfig = OptimiserConfig(
         learning_rate=1e-3, pretrained_rate=0.3, average=0.0, bf16=False
     )

@@ -9,8 +9,15 @@ from typing import Annotated
 
 from tyro.conf import arg
 
-from gr2.model.config import BACKBONE, LookAheadConfig, SearchConfig, VectorConfig, VectorStorage
-from gr2.schemes.config import GeneratorConfig, SchemeConfig
+from gr2.model.config import (
+    BACKBONE,
+    LookAheadConfig,
+    NetworkConfig,
+    SearchConfig,
+    VectorConfig,
+    VectorStorage,
+)
+from gr2.schemes.config import FusionConfig, GeneratorConfig, SchemeConfig
 from gr2.training.config import (
     AugmentConfig,
     BatchConfig,
@@ -22,6 +29,31 @@ from gr2.training.config import (
     TrainingConfig,
 )
 
+PAPER_BACKBONE = "google-t5/t5-base"
+PAPER_OPTIMISER = OptimiserConfig(learning_rate=5e-5, warmup=0.1, decay_from=0.1, average=0.0)
+PAPER_GENERATION = GeneratorConfig(
+    fusion=FusionConfig(dropout=True),
+    steps=50_000,
+    pairs=0,
+    batch=60,
+    optimiser=PAPER_OPTIMISER,
+    document_tokens=512,
+    query_tokens=32,
+)
+"""The paper's docid generator; what it does not state is that of the retrieval model."""
+PAPER_TRAINING = TrainingConfig(
+    objective=ObjectiveConfig(normaliser="vocabulary", smoothing=0.1),
+    batches=BatchConfig(queries=60, texts=60),
+    optimiser=PAPER_OPTIMISER,
+    schedule=ScheduleConfig(steps=50_000, self_negative_steps=5_000),
+    augment=AugmentConfig(
+        document=True, as_queries=True, paragraphs=3, sentences=3, entities=3, pieces=0, max_words=512
+    ),
+    prior=PriorConfig(vectors_per_document=0.0),
+    network=NetworkConfig(dropout=True),
+    max_tokens=512,
+)
+"""The paper's training; the length of its self-negative stage is not stated there."""
 LOOK_AHEAD = TrainingConfig(look_ahead=LookAheadTraining(enabled=True), schedule=ScheduleConfig(steps=0))
 """Look-ahead ranks, and no decoder is trained."""
 
@@ -83,19 +115,9 @@ PRESETS: Mapping[str, GenerativeConfig] = {
     ),
     "decoder": GenerativeConfig(training=TrainingConfig()),
     "paper": GenerativeConfig(
-        backbone="google-t5/t5-base",
-        docids=SchemeConfig(
-            scheme="fusion", generation=GeneratorConfig(document_tokens=512, query_tokens=32)
-        ),
-        training=TrainingConfig(
-            objective=ObjectiveConfig(normaliser="vocabulary", smoothing=0.1),
-            batches=BatchConfig(queries=60, texts=60),
-            optimiser=OptimiserConfig(learning_rate=5e-5, average=0.0),
-            schedule=ScheduleConfig(steps=50_000),
-            augment=AugmentConfig(paragraphs=3, sentences=3, entities=3, pieces=0, max_words=512),
-            prior=PriorConfig(vectors_per_document=0.0),
-            max_tokens=512,
-        ),
+        backbone=PAPER_BACKBONE,
+        docids=SchemeConfig(scheme="fusion", generation=PAPER_GENERATION),
+        training=PAPER_TRAINING,
         search=SearchConfig(beams=20),
     ),
 }

@@ -13,10 +13,11 @@ from gr2.docids.docids import Docids
 from gr2.model.config import SearchConfig
 from gr2.model.gr2 import GR2
 from gr2.model.searcher import Searcher
-from gr2.schemes.registry import SchemeContext, build
+from gr2.schemes.registry import SchemeContext, build, scheme_of
 from gr2.store import Workspace
 from gr2.systems.config import GenerativeConfig, preset
-from gr2.training.fit import check_look_ahead, fit
+from gr2.training.checks import check_training
+from gr2.training.fit import fit
 
 
 class GenerativeSystem:
@@ -81,7 +82,8 @@ def train(
         progress: show progress bars.
     """
     out, config = Path(out), preset(config) if isinstance(config, str) else config
-    check_look_ahead(config.training, collection)
+    scheme = scheme_of(config.docids.scheme) if docids is None else str(docids.about.get("scheme"))
+    check_training(config.training, collection, scheme=scheme)
     if docids is None:
         folder = Workspace(out).training
         docids = make_docids(collection, config, folder, resume=resume, progress=progress)

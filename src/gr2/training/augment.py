@@ -1,8 +1,8 @@
-"""A document → short texts from which its docid is trained, in place of queries (paper, appendix).
+"""A document → texts from which its docid is trained, as documents or as queries (paper, appendix).
 
-The texts are pseudo-queries if given, the title, leading paragraphs, leading sentences, a few entities, and
-pieces of the whole text. Entities are capitalised spans, rarest first; any other function can be passed
-instead. Pure functions: the same document and seed give the same texts.
+The texts are pseudo-queries if given, the title or the whole document, leading paragraphs, leading sentences,
+a few entities, and pieces of the whole text. Entities are capitalised spans, rarest first; any other function
+can be passed instead. Pure functions: the same document and seed give the same texts.
 """
 
 import random
@@ -27,15 +27,43 @@ def texts_of(
     seed: int = 0,
     pseudo_queries: Sequence[str] = (),
 ) -> list[str]:
-    """All texts of a document, each once, in a fixed order; pseudo-queries come first."""
-    found = [*pseudo_queries, document.title, *paragraphs(document.text)[: config.paragraphs]]
-    found += sentences(document.text)[: config.sentences]
+    """The texts of a document for L_MLE^d, each once, in a fixed order; pseudo-queries come first."""
+    own = document.contents if config.document else document.title
+    extra = [] if config.as_queries else _augmented(document, config, entities, seed)
+    found = [*([] if config.as_queries else pseudo_queries), own, *extra]
+    found += pieces(document.contents, config.words, config.pieces)
+    return _cut(found, config) or [document.docno]
+
+
+def queries_of(
+    document: Document,
+    config: AugmentConfig,
+    entities: Entities,
+    *,
+    seed: int = 0,
+    pseudo_queries: Sequence[str] = (),
+) -> list[str]:
+    """The texts of a document that are used as queries, each once; none unless `as_queries` is set."""
+    if not config.as_queries:
+        return []
+    return _cut([*pseudo_queries, *_augmented(document, config, entities, seed)], config)
+
+
+def _augmented(document: Document, config: AugmentConfig, entities: Entities, seed: int) -> list[str]:
+    """Leading paragraphs, leading sentences, and entities drawn at random."""
     known = entities(document)
     draw = random.Random(f"{seed} {document.docno}")
-    found += draw.sample(known, min(config.entities, len(known)))
-    found += pieces(document.contents, config.words, config.pieces)
-    cut = (" ".join(text.split()[: config.max_words]) for text in found)
-    return list(dict.fromkeys(text for text in cut if text)) or [document.docno]
+    return [
+        *paragraphs(document.text)[: config.paragraphs],
+        *sentences(document.text)[: config.sentences],
+        *draw.sample(known, min(config.entities, len(known))),
+    ]
+
+
+def _cut(texts: Iterable[str], config: AugmentConfig) -> list[str]:
+    """The distinct texts, each truncated; empty ones are left out."""
+    cut = (" ".join(text.split()[: config.max_words]) for text in texts)
+    return list(dict.fromkeys(text for text in cut if text))
 
 
 def capitalised_entities(documents: Iterable[Document], most: int = 20) -> Entities:

@@ -40,6 +40,11 @@ class Examples:
     self_negatives: Sequence[Sequence[int]] = field(default=())
     """For each query: irrelevant docids that the model ranked high; empty before the self-negative stage."""
 
+    @property
+    def levels(self) -> int:
+        """L, the highest grade of a training judgement; 1 without any."""
+        return max((grade for grades in self.judged for grade in grades), default=1)
+
 
 @dataclass(frozen=True)
 class Batch:
@@ -62,6 +67,42 @@ class Batch:
     def examples(self) -> int:
         """Number of query-docid pairs and texts."""
         return len(self.docids) + len(self.text_docids)
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """The number of examples of each term of the loss."""
+        return {"mle_q": len(self.queries), "mle_d": len(self.texts)}
+
+    def parts(self, count: int) -> list["Batch"]:
+        """The batch in at most so many parts, in order, each padded to its own longest source."""
+        queries, texts = (
+            torch.arange(len(ids), device=ids.device).tensor_split(count)
+            for ids in (self.queries, self.texts)
+        )
+        parts = zip(queries, texts, strict=True)
+        return [self._part(some, others) for some, others in parts if len(some) + len(others)]
+
+    def _part(self, queries: Tensor, texts: Tensor) -> "Batch":
+        """The part with these queries and their docid rows, and with these texts."""
+        rows = torch.nonzero(torch.isin(self.owner, queries))[:, 0]
+        source, text = (
+            int(mask.sum(1).max()) if len(mask) else 0
+            for mask in (self.query_mask[queries], self.text_mask[texts])
+        )
+        return Batch(
+            self.queries[queries, :source],
+            self.query_mask[queries, :source],
+            self.owner[rows] - (queries[0] if len(queries) else 0),
+            self.docids[rows],
+            self.grades[queries][:, rows],
+            self.negatives[queries][:, rows],
+            self.elsewhere[queries],
+            self.texts[texts, :text],
+            self.text_mask[texts, :text],
+            self.text_docids[texts],
+            self.query_index[queries],
+            self.text_index[texts],
+        )
 
 
 class Batches:

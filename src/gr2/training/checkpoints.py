@@ -46,6 +46,9 @@ class Trainable(Protocol):
     def named_parameters(self) -> Iterator[tuple[str, nn.Parameter]]:
         """All parameters, by name."""
 
+    def modules(self) -> Iterator[nn.Module]:
+        """All modules."""
+
     def train(self) -> Any:
         """Switch to training mode."""
 

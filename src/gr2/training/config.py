@@ -38,7 +38,7 @@ class ObjectiveConfig:
     """Docids that L_MGCC contrasts a docid with: all of A_q, or lower grades and negatives (decoupled)."""
     query_loss: str = "mle"
     """Loss of query-docid pairs: mle (L_MLE^q), weighted (CE), lambda_rank (LR), listwise, soft, or a
-    registered one."""
+    registered one; with + between the names, their sum."""
     normaliser: Normaliser = "trie"
     """Softmax over the children of a trie node, or over all docid tokens. paper: vocabulary."""
     smoothing: float = 0.0
@@ -73,12 +73,26 @@ class OptimiserConfig:
     """Share of the steps over which the learning rate warms up, from 0 to 1. paper: the same."""
     clip: float = 1.0
     """Maximum gradient norm; larger gradients are clipped."""
+    decay_from: float = 0.5
+    """Share of the steps after which the learning rate falls linearly to 0, from 0 to 1. paper: not stated;
+    its preset: 0.1, right after the warm-up."""
     accumulate: int = 1
-    """Batches per step whose gradients are averaged; docids of different batches are not contrasted."""
+    """Parts in which a batch is computed one after the other, to save memory; the gradient stays that of the
+    whole batch, and L_MGCC costs a further forward pass."""
+    gradient_checkpointing: bool = False
+    """Recompute the activations within layers in the backward pass: far less memory, a third more time."""
     average: float = 0.3
     """Share of the steps, at the end of training, over which weights are averaged; 0 turns it off."""
     bf16: bool | None = None
     """Train in bfloat16 mixed precision; None uses it where the device has it in hardware."""
+
+    def __post_init__(self) -> None:
+        """Refuse what would make no sense."""
+        if self.accumulate < 1:
+            raise ValueError(f"expected accumulate of at least 1, found {self.accumulate}")
+        for name in ("average", "warmup", "decay_from"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ValueError(f"expected {name} from 0 to 1, found {getattr(self, name)}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,6 +131,11 @@ class ScheduleConfig:
 class AugmentConfig:
     """The texts of a document from which its docid is trained, besides its title."""
 
+    document: bool = False
+    """The whole document, as far as the model reads, instead of its title. paper: yes."""
+    as_queries: bool = False
+    """Use paragraphs, sentences, entities and pseudo-queries as queries with their own document as the top
+    grade (L_MLE^q, L_MGCC), not as texts of the document (L_MLE^d). paper: yes."""
     paragraphs: int = 0
     """Leading paragraphs per document. paper: 3."""
     sentences: int = 0
@@ -167,7 +186,7 @@ class TrainingConfig:
 
     variant: str = "gr2"
     """Variant of the paper: gr2 (full), no-fusion (−RF), no-lambda (−λ), no-max (−Max), MLE, CE, LR; or
-    listwise, decoupled, soft, which are not in it."""
+    LR-MLE, listwise, decoupled, soft, which are not in it."""
     objective: ObjectiveConfig = ObjectiveConfig()
     batches: BatchConfig = BatchConfig()
     optimiser: OptimiserConfig = OptimiserConfig()

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from gr2.data.collection import Collection
 from gr2.docids.docids import Docids
-from gr2.training.augment import Entities, capitalised_entities, texts_of
+from gr2.training.augment import Entities, capitalised_entities, queries_of, texts_of
 from gr2.training.batches import Examples
 from gr2.training.config import AugmentConfig
 
@@ -23,7 +23,7 @@ def examples_of(
     pseudo_queries: Mapping[str, Sequence[str]] | None = None,
     seed: int = 0,
 ) -> Examples:
-    """Training queries with their graded docids, and the texts of each document.
+    """Training queries with their graded docids, then those made from documents, and the documents' texts.
 
     Without the split, only the documents are used: the zero-resource setting.
 
@@ -38,25 +38,30 @@ def examples_of(
         seed: seed for drawing entities.
     """
     _same(collection, docids)
-    judged_queries = [
-        (qid, grades)
+    known = {
+        qid: grades
         for qid, row in collection.qrels.get(split, {}).items()
         if (grades := _by_grade(row, docids))
-    ]
-    entities = entities or capitalised_entities(collection.documents)
+    }
+    queries, judged = [collection.queries[qid] for qid in known], list(known.values())
+    top = max((grade for grades in judged for grade in grades), default=1)
+    how, entities = augment or AugmentConfig(), entities or capitalised_entities(collection.documents)
     made = pseudo_queries or {}
     if unknown := [docno for docno in made if docno not in docids.index]:
         raise ValueError(f"pseudo-queries for a document that is not in {collection.name}: {unknown[0]!r}")
     texts: list[str] = []
     owners: list[int] = []
     for document in collection.documents:
-        own = made.get(document.docno, ())
-        found = texts_of(document, augment or AugmentConfig(), entities, seed=seed, pseudo_queries=own)
+        own, docid = made.get(document.docno, ()), docids.index[document.docno]
+        found = texts_of(document, how, entities, seed=seed, pseudo_queries=own)
         texts += found
-        owners += [docids.index[document.docno]] * len(found)
+        owners += [docid] * len(found)
+        extra = queries_of(document, how, entities, seed=seed, pseudo_queries=own)
+        queries += extra
+        judged += [{top: [docid]}] * len(extra)
     return Examples(
-        queries=_in_chunks(read, [collection.queries[qid] for qid, _ in judged_queries]),
-        judged=[grades for _, grades in judged_queries],
+        queries=_in_chunks(read, queries),
+        judged=judged,
         texts=_in_chunks(read, texts),
         text_docids=owners,
     )
@@ -75,7 +80,7 @@ def _by_grade(row: Mapping[str, int], docids: Docids) -> dict[int, list[int]]:
 def _same(collection: Collection, docids: Docids) -> None:
     """Check that the docids belong to this collection; with others, training would silently be wrong."""
     made_for = docids.about.get("fingerprint")
-    if made_for is not None and made_for != collection.fingerprint:
+    if made_for is not None and made_for not in (collection.fingerprint, collection.whole):
         raise ValueError(
             f"these docids were made for a collection with the fingerprint {str(made_for)[:12]}, "
             f"but {collection.name} has {collection.fingerprint[:12]}: rebuild the docids"

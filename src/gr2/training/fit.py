@@ -22,17 +22,16 @@ from gr2.model.encoder import Vectors
 from gr2.model.gr2 import GR2
 from gr2.model.node_prior import Prior
 from gr2.model.query_encoder import QueryEncoder
-from gr2.model.static_encoder import StaticEncoder, check_static
-from gr2.model.vector_storage import check_storage
+from gr2.model.static_encoder import StaticEncoder
 from gr2.model.word_prior import word_space
 from gr2.store import Workspace, check_replaceable
 from gr2.training.batches import Batches, Examples
+from gr2.training.checks import check
 from gr2.training.config import TrainingConfig, as_json
 from gr2.training.distributed import join_ranks
 from gr2.training.encoder_cache import STATES, EncoderCache
 from gr2.training.examples import examples_of
 from gr2.training.fit_look_ahead import (
-    has_judged_queries,
     judged_queries,
     learn_look_ahead,
     learned_from,
@@ -45,7 +44,7 @@ from gr2.training.plain_views import PlainViews
 from gr2.training.progress import progress_bar, status_line
 from gr2.training.regression_loss import loss_of
 from gr2.training.residual import Residual, ResidualBatches, ResidualObjective, residual_examples
-from gr2.training.variants import QueryLoss, variant_objective, variant_of
+from gr2.training.variants import QueryLoss, variant_objective
 
 
 class Stage(Enum):
@@ -216,38 +215,6 @@ def plain_views(
     return word_views(documents, table, model.tokenizer, how.weights, config.max_tokens)
 
 
-def check(collection: Collection, docids: Docids, config: TrainingConfig) -> None:
-    """Check the arguments before any work is done."""
-    variant = variant_of(config.variant)
-    variant_objective(config.variant, config.objective)
-    scheme = docids.about.get("scheme")
-    if variant.scheme and scheme != variant.scheme:
-        raise ValueError(
-            f"the variant {config.variant} needs docids of the scheme {variant.scheme}, not {scheme}"
-        )
-    if config.schedule.self_negative_steps and not collection.qrels.get("train"):
-        raise ValueError(
-            f"{collection.name} has no split `train`, so there are no queries to find self-negatives with"
-        )
-    if config.schedule.dev:
-        collection.split(config.schedule.dev)
-    check_look_ahead(config, collection)
-
-
-def check_look_ahead(config: TrainingConfig, collection: Collection) -> None:
-    """Check the static encoder, the storage and the residual of look-ahead, before docids are made."""
-    how = config.look_ahead
-    if not how.enabled:
-        return
-    check_storage(how.storage, len(collection.docnos))
-    if how.encoder:
-        check_static(how.encoder)
-    if how.weights.residual and not how.learn:
-        raise ValueError("a residual learns from judgements: leave --look-ahead.no-learn out")
-    if how.weights.residual and not has_judged_queries(collection):
-        raise ValueError(f"a residual learns from judgements, but {collection.name} has none to learn from")
-
-
 def wants_vectors(config: TrainingConfig, backbone: str) -> bool:
     """Whether the node prior is built from document vectors rather than word embeddings."""
     return config.prior.vectors_per_document > 0 and not config.look_ahead.enabled and makes_vectors(backbone)
@@ -283,7 +250,7 @@ def prepare(
     device = device_of(config.device)
     model.network.to(device)
     loss = variant_objective(config.variant, config.objective)
-    levels = max(1, collection.grades)
+    levels = examples.levels
     objective = Objective(model.tokens, model.trie, levels, loss, query_loss=query_loss, device=device)
     return Prepared(model, examples, objective)
 
@@ -335,6 +302,7 @@ def with_self_negatives(model: GR2, collection: Collection, examples: Examples, 
     run = model.search_many({qid: collection.queries[qid] for qid, _ in judged}, k)
     wrong = [[docno for docno in run.docnos(qid) if row.get(docno, 0) <= 0] for qid, row in judged]
     negatives = [[model.docids.index[docno] for docno in row] for row in wrong]
+    negatives += [[]] * (len(examples.queries) - len(negatives))  # texts of documents, used as queries
     return replace(examples, self_negatives=negatives)
 
 

@@ -7,7 +7,7 @@ and rank 0 writes the files.
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from math import inf, isfinite
@@ -17,8 +17,8 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from gr2.model.device import autocast, bf16_pays, has_fused_adamw, to_device
-from gr2.model.network import Network
+from gr2.model.device import has_fused_adamw, to_device
+from gr2.model.network import Network, recompute_activations
 from gr2.training.batches import Batch
 from gr2.training.checkpoints import (
     State,
@@ -32,20 +32,12 @@ from gr2.training.checkpoints import (
 )
 from gr2.training.config import OptimiserConfig, ScheduleConfig
 from gr2.training.distributed import Ranks, agree, join_ranks, mean_gradients
+from gr2.training.gradients import Gradients, InParts, NotFinite, Objective, Read
 from gr2.training.progress import Clock, Progress, Report, ignore
-
-Objective = Callable[..., dict[str, Tensor]]
-"""A network, a batch and the result of `Read` → the terms of the loss, and `total`."""
-Read = Callable[[Any, Any], Sequence[Tensor]]
-"""A network and a batch → the encoder states of its queries and texts, for the objective."""
 
 
 class TrainingError(RuntimeError):
     """Training failed; the message says at which step, why, and where the last checkpoint is."""
-
-
-class NotFinite(ValueError):
-    """A loss or gradient is not a finite number."""
 
 
 class Steps(Protocol):
@@ -83,7 +75,7 @@ class LoopConfig:
 
 def train(
     network: Trainable,
-    objective: Objective,
+    objective: Objective | InParts,
     batches: Steps,
     config: LoopConfig,
     folder: Path,
@@ -112,7 +104,7 @@ def train(
         progress: called after every logged step.
     """
     ranks = join_ranks(network.device)
-    _check(config, batches, ranks, validated=validate is not None)
+    _check(config, objective, batches, ranks, validated=validate is not None)
     if not resume and newest_checkpoint(folder):
         raise ValueError(
             f"{folder}: has the checkpoint of another run; continue it with --resume (in Python: "
@@ -129,7 +121,9 @@ def train(
     settings = {**asdict(config), "ranks": ranks.count, **(about or {})}
     del settings["checkpoint_minutes"]  # does not affect the weights
     state = _begin(network, optimiser, folder, settings, ranks)
-    run = _Run(network, objective, batches, config, read or encoded, optimiser, ranks)
+    seed = (config.seed, ranks.rank)
+    gradients = Gradients(network, objective, read or encoded, config.optimiser, seed)
+    run = _Run(network, gradients, batches, config, optimiser, ranks)
     clock = Clock(state.step)
     while not _over(state, config):
         begun = time.monotonic()
@@ -161,57 +155,46 @@ class _Run:
     """The objects that every step needs."""
 
     network: Trainable
-    objective: Objective
+    of: Gradients
     batches: Steps
     config: LoopConfig
-    read: Read
     optimiser: torch.optim.Optimizer
     ranks: Ranks
 
-    def __post_init__(self) -> None:
-        chosen = self.config.optimiser.bf16
-        self.bf16 = bf16_pays(self.network.device) if chosen is None else chosen
-
-    def gradients(self, step: int) -> tuple[list[dict[str, Tensor]], int]:
-        """Compute the mean gradient of a step's batches; returns the loss terms and number of examples."""
-        rows, examples = [], 0
-        count = self.config.optimiser.accumulate
+    def gradients(self, step: int) -> tuple[dict[str, Tensor], int]:
+        """Compute the gradient of a step's batch; returns the loss terms and the number of examples."""
         self.optimiser.zero_grad(set_to_none=True)
-        for number in range(step * count, (step + 1) * count):
-            batch = to_device(self.batches[number], self.network.device)
-            with autocast(self.network.device, enabled=self.bf16):
-                parts = self.objective(self.network, batch, *self.read(self.network, batch))
-            if not isfinite(float(parts["total"].detach())):
-                raise NotFinite(f"the loss is {float(parts['total'].detach())}, not a finite number")
-            (parts["total"] / count).backward()  # type: ignore[no-untyped-call]
-            rows.append({name: value.detach() for name, value in parts.items()})
-            examples += batch.examples
+        batch = to_device(self.batches[step], self.network.device)
+        parts = self.of(batch, step)
         if self.ranks.several:
             mean_gradients(self.network.parameters())
         norm = torch.nn.utils.clip_grad_norm_(self.network.parameters(), self.config.optimiser.clip)
         if not isfinite(float(norm)):
             raise NotFinite(f"the norm of the gradient is {float(norm)}, not a finite number")
-        return rows, examples
+        return parts, batch.examples
 
     def move(self, step: int) -> None:
-        """Clip the gradients and take an optimiser step."""
+        """Take an optimiser step."""
+        how = self.config.optimiser
         for group in self.optimiser.param_groups:
-            group["lr"] = group["full_rate"] * schedule(step, self.config.steps, self.config.optimiser.warmup)
+            rate = schedule(step, self.config.steps, how.warmup, how.decay_from)
+            group["lr"] = group["full_rate"] * rate
         self.optimiser.step()
         self.optimiser.zero_grad(set_to_none=True)
 
 
-def schedule(step: int, steps: int, warmup: float) -> float:
-    """Factor on the learning rate at a step: linear warm-up, constant to half of the run, then linear to 0.
+def schedule(step: int, steps: int, warmup: float, decay_from: float = OptimiserConfig.decay_from) -> float:
+    """Factor on the learning rate at a step: linear warm-up, constant to `decay_from`, then linear to 0.
 
     >>> [schedule(step, 10, 0.2) for step in (0, 1, 5, 9)]
     [0.5, 1.0, 1.0, 0.2]
+    >>> [schedule(step, 10, 0.2, 0.2) for step in (0, 1, 2, 6, 9)]
+    [0.5, 1.0, 1.0, 0.5, 0.125]
     """
     warm = max(1, round(warmup * steps))
     if step < warm:
         return (step + 1) / warm
-    half = steps / 2
-    return min(1.0, (steps - step) / max(1.0, steps - half))
+    return min(1.0, (steps - step) / max(1.0, steps - decay_from * steps))
 
 
 def encoded(network: Network, batch: Batch) -> tuple[Tensor, Tensor]:
@@ -245,12 +228,12 @@ def _begin(
     return state
 
 
-def _check(config: LoopConfig, batches: Steps, ranks: Ranks, *, validated: bool) -> None:
-    how = config.optimiser
-    if how.accumulate < 1 or not 0 <= how.average <= 1:
+def _check(
+    config: LoopConfig, objective: Objective | InParts, batches: Steps, ranks: Ranks, *, validated: bool
+) -> None:
+    if config.optimiser.accumulate > 1 and not isinstance(objective, InParts):
         raise ValueError(
-            f"expected accumulate of at least 1 and average from 0 to 1, "
-            f"found {how.accumulate} and {how.average}"
+            f"accumulate is {config.optimiser.accumulate}, but this loss cannot be computed in parts: set 1"
         )
     if config.validate_every and not validated:
         raise ValueError(f"validate_every is {config.validate_every}, but there is nothing to validate with")
@@ -313,14 +296,13 @@ def _report(
     folder: Path,
     state: State,
     config: LoopConfig,
-    parts: Sequence[Mapping[str, Tensor]],
+    parts: Mapping[str, Tensor],
     validation: float | None,
     clock: Clock,
     ranks: Ranks,
 ) -> Progress:
     """Log a step, with the means over all ranks."""
-    own = [{name: float(value) for name, value in row.items()} for row in parts]
-    rows = [row for rank in ranks.gather(own) for row in rank]
+    rows = ranks.gather({name: float(value) for name, value in parts.items()})
     found = {name: [row[name] for row in rows if name in row] for row in rows for name in row}
     means = {name: sum(values) / len(values) for name, values in found.items()}
     speed = sum(ranks.gather(clock.speed()))
@@ -333,6 +315,7 @@ def _report(
 def _groups(network: Trainable, config: LoopConfig) -> list[dict[str, Any]]:
     """Two groups of parameters: new ones, and pretrained ones with their own learning rate."""
     network.freeze(encoder=config.freeze_encoder, embeddings=config.freeze_embeddings)
+    recompute_activations(network.modules(), enabled=config.optimiser.gradient_checkpointing)
     pretrained = network.pretrained()
     moving = [parameter for parameter in network.parameters() if parameter.requires_grad]
     old = [parameter for parameter in moving if parameter in pretrained]

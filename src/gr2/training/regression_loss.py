@@ -20,7 +20,7 @@ from torch.nn import functional as F
 from gr2.model.look_ahead import Judgement
 from gr2.training import losses
 from gr2.training.config import Against, ObjectiveConfig
-from gr2.training.variants import QUERY_LOSSES, variant_objective
+from gr2.training.variants import QUERY_LOSSES, query_losses, variant_objective
 
 
 @dataclass(frozen=True)
@@ -93,8 +93,6 @@ def loss_of(variant: str) -> RegressionLoss:
     switches = variant_objective(variant, ObjectiveConfig())
 
     def loss(phi: Tensor, judged: Judged, outside: Tensor | None = None) -> Tensor:
-        if not switches.gamma and switches.query_loss == "lambda_rank":
-            return losses.lambda_rank_of_rows(phi.gather(1, judged.documents), judged.grades)
         pair = pair_losses(phi, judged, outside, against=switches.against)
         if switches.gamma:
             return losses.mgcc_of_pairs(
@@ -104,10 +102,18 @@ def loss_of(variant: str) -> RegressionLoss:
                 penalty=switches.penalty,
                 constraint=switches.constraint,
             )
-        given = judged.weights if switches.query_loss == "soft" else judged.grades
-        return QUERY_LOSSES[switches.query_loss](-pair, given, judged.levels)
+        each = [_of_pairs(name, phi, pair, judged) for name in query_losses(switches.query_loss)]
+        return torch.stack(each).sum(0)
 
     return loss
+
+
+def _of_pairs(name: str, phi: Tensor, pair: Tensor, judged: Judged) -> Tensor:
+    """One of the losses of query-docid pairs [Q]; LambdaRank needs the order of the scores alone."""
+    if name == "lambda_rank":
+        return losses.lambda_rank_of_rows(phi.gather(1, judged.documents), judged.grades)
+    given = judged.weights if name == "soft" else judged.grades
+    return QUERY_LOSSES[name](-pair, given, judged.levels)
 
 
 def pair_losses(

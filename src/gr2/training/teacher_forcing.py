@@ -71,6 +71,7 @@ class TeacherForcing:
         *,
         prior: NodePrior | None = None,
         represent: bool = False,
+        smoothing: float | None = None,
     ) -> tuple[Tensor | None, Tensor]:
         """Score the docid of each row for its text.
 
@@ -82,17 +83,19 @@ class TeacherForcing:
             docids: [R] the index of each row's docid.
             prior: scores of the trie nodes for the texts, from `Network.prior_scores`.
             represent: also compute f_id.
+            smoothing: label smoothing; None takes the configured one, 0 gives true log-likelihoods.
 
         Returns:
             f_id [R, H] or None, and log P(id ∣ text) [R].
         """
+        smoothing = self.smoothing if smoothing is None else smoothing
         steps = (self.lengths if represent else self.needed)[docids]
         groups, found = _similar_lengths(steps), []
         for rows in groups:
             of, length = owner[rows], int(steps[rows].max())
             hidden = network.decode(states[of], mask[of], self.reads[docids[rows], :length])
             f_id = self._represent(network, hidden, docids[rows]) if represent else None
-            found.append((f_id, self._likelihood(network, hidden, docids[rows], prior, of)))
+            found.append((f_id, self._likelihood(network, hidden, docids[rows], prior, of, smoothing)))
         back = torch.cat(groups).argsort()
         likelihood = torch.cat([each for _, each in found])[back]
         f_ids = [f_id for f_id, _ in found if f_id is not None]
@@ -108,14 +111,18 @@ class TeacherForcing:
         return network.represent_docid(hidden, real)
 
     def _likelihood(
-        self, network: Network, hidden: Tensor, docids: Tensor, prior: NodePrior | None, owner: Tensor
+        self,
+        network: Network,
+        hidden: Tensor,
+        docids: Tensor,
+        prior: NodePrior | None,
+        owner: Tensor,
+        smoothing: float,
     ) -> Tensor:
         """Log-likelihoods [R] from decoder states [R, T, W]."""
         real, writes = self._real(hidden, docids), self.writes[docids, : hidden.shape[1]]
         if self.nodes is None:
-            return likelihoods.log_likelihood(
-                network.head(hidden).float(), writes, real, smoothing=self.smoothing
-            )
+            return likelihoods.log_likelihood(network.head(hidden).float(), writes, real, smoothing=smoothing)
         at = self.nodes[docids, : hidden.shape[1]][real]
         branching = self.paths.count(at) > 1
         row = torch.nonzero(real)[:, 0][branching]
@@ -126,7 +133,7 @@ class TeacherForcing:
             token,
             writes[real][branching],
             prior=None if prior is None else prior.score(owner[row[position]], child),
-            smoothing=self.smoothing,
+            smoothing=smoothing,
         )
         return steps.new_zeros(len(docids)).index_add(0, row, steps)
 

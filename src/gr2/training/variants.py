@@ -52,9 +52,7 @@ def _weighted(log_likelihoods: "Tensor", grades: "Tensor", levels: int) -> "Tens
 def _lambda_rank(log_likelihoods: "Tensor", grades: "Tensor", levels: int) -> "Tensor":
     from gr2.training import losses
 
-    # paper: LambdaRank alone; here it is added to L_MLE^q.
-    pairs = losses.mle_q(log_likelihoods, grades, levels=levels)
-    return pairs + losses.lambda_rank(log_likelihoods, grades)
+    return losses.lambda_rank(log_likelihoods, grades)
 
 
 def _listwise(log_likelihoods: "Tensor", grades: "Tensor", levels: int) -> "Tensor":
@@ -77,6 +75,8 @@ QUERY_LOSSES: dict[str, QueryLoss] = {
     "soft": _soft,
 }
 """Losses of query-docid pairs, by the name that `ObjectiveConfig.query_loss` takes."""
+UNSMOOTHED = frozenset({"lambda_rank"})
+"""Losses that compare docids by their true log-likelihoods, whatever the label smoothing."""
 
 VARIANTS: dict[str, Variant] = {
     "gr2": Variant(summary="GR²: MGCC and both MLE losses"),
@@ -87,8 +87,13 @@ VARIANTS: dict[str, Variant] = {
     "CE": Variant(
         summary="CE: cross-entropy weighted by grade", switches={"gamma": 0.0, "query_loss": "weighted"}
     ),
-    "LR": Variant(summary="LR: LambdaRank", switches={"gamma": 0.0, "query_loss": "lambda_rank"}),
+    "LR": Variant(
+        summary="LR: LambdaRank in place of L_MLE^q", switches={"gamma": 0.0, "query_loss": "lambda_rank"}
+    ),
     # paper: not in it, from here on.
+    "LR-MLE": Variant(
+        summary="LambdaRank added to L_MLE^q", switches={"gamma": 0.0, "query_loss": "mle+lambda_rank"}
+    ),
     "listwise": Variant(
         summary="ListNet with target 2^g − 1", switches={"gamma": 0.0, "query_loss": "listwise"}
     ),
@@ -102,7 +107,7 @@ VARIANTS: dict[str, Variant] = {
         switches={"gamma": 0.0, "query_loss": "soft"},
     ),
 }
-"""The variants of the paper's ablation, three that are not in the paper, and those registered by users."""
+"""The variants of the paper's ablation, four that are not in the paper, and those registered by users."""
 
 
 def register_variant(
@@ -124,6 +129,8 @@ def register_variant(
         raise ValueError(f"a variant {name!r} already exists: {VARIANTS[name].summary}")
     if query_loss is not None and name in QUERY_LOSSES:
         raise ValueError(f"a loss {name!r} already exists")
+    if query_loss is not None and "+" in name:
+        raise ValueError(f"the name of a loss must not have a +, which adds losses: {name!r}")
     unknown = set(switches or ()) - {field.name for field in fields(ObjectiveConfig)}
     if unknown:
         raise ValueError(f"ObjectiveConfig has no field {sorted(unknown)[0]!r}")
@@ -132,6 +139,17 @@ def register_variant(
         QUERY_LOSSES[name] = query_loss
         own = {"query_loss": name, "gamma": 0.0}
     VARIANTS[name] = Variant(summary=summary, switches={**own, **(switches or {})})
+
+
+def query_losses(names: str) -> dict[str, QueryLoss]:
+    """The losses that `ObjectiveConfig.query_loss` names; an unknown name lists the known ones.
+
+    >>> list(query_losses("mle+lambda_rank"))
+    ['mle', 'lambda_rank']
+    """
+    if unknown := [name for name in names.split("+") if name not in QUERY_LOSSES]:
+        raise ValueError(f"no loss is called {unknown[0]!r}; there are: {', '.join(QUERY_LOSSES)}")
+    return {name: QUERY_LOSSES[name] for name in names.split("+")}
 
 
 def variant_of(name: str) -> Variant:

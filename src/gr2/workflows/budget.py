@@ -6,10 +6,11 @@ from collections.abc import Callable
 
 import torch
 
-from gr2.model.device import autocast, bf16_pays, has_fused_adamw, to_device
+from gr2.model.device import has_fused_adamw, to_device
 from gr2.training.batches import Batches
 from gr2.training.config import TrainingConfig
 from gr2.training.fit import Prepared
+from gr2.training.gradients import Gradients
 from gr2.training.loop import encoded
 
 _TIME = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?")
@@ -39,8 +40,7 @@ def step_seconds(
     """The mean time of a few steps at learning rate 0, which change no weights, after one for warm-up."""
     network = prepared.model.network
     batches = Batches(prepared.examples, config.batches, seed=config.seed)
-    chosen = config.optimiser.bf16
-    bf16 = bf16_pays(network.device) if chosen is None else chosen
+    gradients = Gradients(network, prepared.objective, encoded, config.optimiser, (config.seed,))
     network.freeze(encoder=False)
     moving = [weight for weight in network.parameters() if weight.requires_grad]
     optimiser = torch.optim.AdamW(moving, lr=0.0, weight_decay=0.0, fused=has_fused_adamw(network.device))
@@ -49,10 +49,8 @@ def step_seconds(
         if step == 1:
             begun = clock()
         batch = to_device(batches[step], network.device)
-        with autocast(network.device, enabled=bf16):
-            parts = prepared.objective(network, batch, *encoded(network, batch))
-        parts["total"].backward()  # type: ignore[no-untyped-call]
+        gradients(batch, step)
         torch.nn.utils.clip_grad_norm_(moving, config.optimiser.clip)
         optimiser.step()
         optimiser.zero_grad(set_to_none=True)
-    return (clock() - begun) / steps * config.optimiser.accumulate
+    return (clock() - begun) / steps

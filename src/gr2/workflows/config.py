@@ -1,13 +1,22 @@
 """The settings of pre-training. Imports nothing heavy, because the command line is generated from them."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Annotated, Literal
 
 from tyro.conf import arg
 
 from gr2.model.config import BACKBONE
 from gr2.schemes.config import SchemeConfig
-from gr2.training.config import BatchConfig, OptimiserConfig, PriorConfig, ScheduleConfig, TrainingConfig
+from gr2.systems.config import PAPER_BACKBONE, PAPER_TRAINING
+from gr2.training.config import (
+    AugmentConfig,
+    BatchConfig,
+    OptimiserConfig,
+    PriorConfig,
+    ScheduleConfig,
+    TrainingConfig,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,3 +34,27 @@ class PretrainConfig:
     )
     storage: Literal["fp32", "fp16", "int8"] = "fp32"
     """Number format of the stored weights; int8 has one scale per row."""
+
+
+PRETRAIN_PRESETS: Mapping[str, PretrainConfig] = {
+    "default": PretrainConfig(),
+    "paper": PretrainConfig(
+        backbone=PAPER_BACKBONE,
+        docids=SchemeConfig(scheme="title", words=32),
+        training=replace(
+            PAPER_TRAINING,
+            schedule=replace(PAPER_TRAINING.schedule, self_negative_steps=0),
+            augment=AugmentConfig(document=True, pieces=0, max_words=512),
+        ),
+    ),
+}
+"""`default`: for a small backbone on a CPU; `paper`: the paper's settings, with whole titles as docids."""
+
+
+def pretrain_preset(name: str) -> PretrainConfig:
+    """A preset of pre-training by name; the error for an unknown name lists the known ones."""
+    if name not in PRETRAIN_PRESETS:
+        raise ValueError(
+            f"pre-training has no preset {name!r}; its presets are: {', '.join(PRETRAIN_PRESETS)}"
+        )
+    return PRETRAIN_PRESETS[name]

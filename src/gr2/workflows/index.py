@@ -34,19 +34,17 @@ from gr2.systems.baselines import DENSE, baseline_runs
 from gr2.systems.config import GenerativeConfig
 from gr2.systems.dense import Dense
 from gr2.systems.generative import make_docids
+from gr2.training.checks import check, check_training
 from gr2.training.config import TrainingConfig, as_json, with_settings
 from gr2.training.estimate import Gain
 from gr2.training.fit import (
     Prepared,
-    check,
-    check_look_ahead,
     fit,
     plain_views,
     prepare,
     resumable,
     wants_vectors,
 )
-from gr2.training.variants import variant_of
 from gr2.workflows.budget import step_seconds
 from gr2.workflows.learning_curve import Curve, learning_curve
 
@@ -186,12 +184,11 @@ def _check(job: IndexJob) -> None:
             "--preset decoder"
         )
     variants = (job.training.variant, *job.compare_with)
-    for name in variants:
-        variant_of(name)
     if len(set(variants)) < len(variants):
         raise ValueError(f"a variant is named twice: {', '.join(variants)}")
-    scheme_of(job.config.docids.scheme)
-    check_look_ahead(job.training, job.collection)
+    scheme = scheme_of(job.config.docids.scheme)
+    for name in variants:
+        check_training(replace(job.training, variant=name), job.collection, scheme=scheme)
     device_of(job.training.device)
     path = job.folder / JOB
     if not path.exists() or list(job.folder.iterdir()) == [path]:  # nothing was done yet

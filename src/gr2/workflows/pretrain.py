@@ -17,8 +17,9 @@ from gr2.model.backbone import FreshDecoder, parts_of, save_backbone, tokenizer_
 from gr2.model.encoder import Vectors
 from gr2.model.network import Network
 from gr2.model.quantised_io import Storage
-from gr2.schemes.registry import SchemeContext, build
+from gr2.schemes.registry import SchemeContext, build, scheme_of
 from gr2.store import Workspace, check_replaceable
+from gr2.training.checks import check_training
 from gr2.training.distributed import join_ranks
 from gr2.training.fit import fit
 from gr2.workflows.config import PretrainConfig
@@ -52,6 +53,7 @@ def pretrain(
     check_replaceable(out)
     if not collection.qrels.get("train"):
         raise ValueError(f"{collection.name} has no split `train` to pre-train on")
+    check_training(config.training, collection, scheme=scheme_of(config.docids.scheme))
     context = SchemeContext(
         collection=collection,
         backbone=config.backbone,

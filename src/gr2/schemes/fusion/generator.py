@@ -25,7 +25,7 @@ from gr2.model.network import END, FIRST, START
 from gr2.model.padding import padded
 from gr2.schemes.config import GeneratorConfig
 from gr2.schemes.fusion.latent import on_sphere
-from gr2.schemes.fusion.network import Fusion, objective
+from gr2.schemes.fusion.network import Fusion, FusionObjective
 from gr2.schemes.fusion.pairs import PairBatches, PairRows, Pairs, pairs_of
 from gr2.store import atomic_file
 from gr2.training.loop import LoopConfig, train
@@ -76,7 +76,7 @@ class DocidGenerator:
         cls, collection: Collection, backbone: str, config: GeneratorConfig, *, seed: int = 0
     ) -> "DocidGenerator":
         """An untrained generator with the pairs of a collection, ready to `fit`."""
-        pairs = pairs_of(collection, most=config.pairs, seed=seed)
+        pairs = pairs_of(collection, most=config.pairs or None, seed=seed)
         texts = [document.contents for document in collection.documents]
         writer = cls.fresh(backbone, [*texts, *pairs.queries], config, seed=seed)
         writer.pairs = pairs
@@ -89,7 +89,7 @@ class DocidGenerator:
         rows, dev = (self._rows(part) for part in self.pairs.parted(most=VALIDATED))
         if config.fusion.regularised:
             some = np.linspace(0, len(rows.docnos) - 1, min(FILLING, len(rows.docnos))).astype(int)
-            self.fusion.fill_space(to_device(rows.batch(some.tolist()), self.fusion.device))
+            self.fusion.eval().fill_space(to_device(rows.batch(some.tolist()), self.fusion.device))
         settings = LoopConfig(
             steps=config.steps,
             optimiser=config.optimiser,
@@ -98,7 +98,7 @@ class DocidGenerator:
         )
         train(
             self.fusion,
-            objective,
+            FusionObjective(config.fusion),
             PairBatches(rows, config.batch, seed=self.seed),
             settings,
             folder,
@@ -116,6 +116,7 @@ class DocidGenerator:
         starts = range(0, len(rows.docnos), self.config.batch)
         parts = [range(a, min(a + self.config.batch, len(rows.docnos))) for a in starts]
         batches = (to_device(rows.batch(part), self.fusion.device) for part in parts)
+        objective = FusionObjective(self.config.fusion)
         each = [float(objective(self.fusion, batch)["generator"]) * batch.examples for batch in batches]
         return sum(each) / len(rows.docnos)
 

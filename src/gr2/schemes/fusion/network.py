@@ -24,6 +24,7 @@ from gr2.model.quantised_io import weights_of
 from gr2.schemes.config import FusionConfig
 from gr2.schemes.fusion import latent
 from gr2.training import likelihoods
+from gr2.training.gradients import Each, whole
 
 
 class Fusion(nn.Module):
@@ -45,7 +46,7 @@ class Fusion(nn.Module):
         cls, backbone: str | Path, tokens: Sequence[int], config: FusionConfig, *, seed: int = 0
     ) -> "Fusion":
         """Build from a T5, BART or encoder checkpoint; `tokens` of its vocabulary can be generated."""
-        generator = Network.build(backbone, tokens, NetworkConfig(), seed=seed)
+        generator = Network.build(backbone, tokens, NetworkConfig(dropout=config.dropout), seed=seed)
         for unused in (generator.xi_query, generator.xi_docid):
             unused.requires_grad_(False)
         with torch.random.fork_rng(devices=[]):
@@ -146,31 +147,71 @@ class PairBatch:
         """Number of pairs."""
         return len(self.documents)
 
+    @property
+    def sizes(self) -> dict[str, int]:
+        """The number of examples of each term of the loss."""
+        return {"generator": self.examples, "autoencoder": self.examples}
 
-def objective(fusion: Fusion, batch: PairBatch) -> dict[str, Tensor]:
-    """The terms of L_Docid of a batch and their `total`; without a latent space, the generator's L_MLE."""
-    config = fusion.config
-    states, e_d = fusion.read_documents(batch.documents, batch.document_mask)
-    memory = fusion.memory(e_d, states, batch.document_mask)
-    parts = {"generator": -fusion.log_likelihood(memory, batch.targets, batch.real).mean()}
-    if e_d is None:
-        return parts | {"total": parts["generator"]}
-    e_q = fusion.read_queries(batch.queries, batch.query_mask)
-    own = fusion.memory(e_q, None, None)
-    parts["autoencoder"] = -fusion.log_likelihood(own, batch.targets, batch.real).mean()
-    parts["relevance"] = latent.relevance(
-        e_d, e_q, kind=config.similarity, temperature=config.temperature, log=config.log
-    )
-    parts["distinctness"] = latent.distinctness(e_d, e_q, kind=config.similarity)
-    parts["total"] = latent.docid_loss(
-        parts["generator"],
-        parts["autoencoder"],
-        parts["relevance"],
-        parts["distinctness"],
-        alpha=config.alpha,
-        beta=config.beta,
-    )
-    return parts
+    def parts(self, count: int) -> list["PairBatch"]:
+        """The pairs in at most so many parts, in order, each padded to its own longest texts."""
+        rows = torch.arange(self.examples, device=self.documents.device).tensor_split(count)
+        return [self._part(some) for some in rows if len(some)]
+
+    def _part(self, rows: Tensor) -> "PairBatch":
+        masks = (self.document_mask, self.query_mask, self.real)
+        document, query, target = (int(mask[rows].sum(1).max()) for mask in masks)
+        return PairBatch(
+            self.documents[rows, :document],
+            self.document_mask[rows, :document],
+            self.queries[rows, :query],
+            self.query_mask[rows, :query],
+            self.targets[rows, :target],
+            self.real[rows, :target],
+        )
+
+
+class FusionObjective:
+    """L_Docid; without a latent space, the generator's L_MLE."""
+
+    def __init__(self, config: FusionConfig) -> None:
+        """Weigh the terms by α and β of the configuration."""
+        self.config = config
+
+    def __call__(self, fusion: Fusion, batch: PairBatch) -> dict[str, Tensor]:
+        """The terms of L_Docid of a batch, and their `total`."""
+        return whole(self, fusion, batch)
+
+    @property
+    def compares(self) -> bool:
+        """Whether there are L_Rel and L_Div, which compare vectors across the batch."""
+        return self.config.regularised
+
+    def each(self, fusion: Fusion, batch: PairBatch) -> Each:
+        """L_MLE of both models for each pair [B], and the latent vectors e_d and e_q [B, Z]."""
+        states, e_d = fusion.read_documents(batch.documents, batch.document_mask)
+        memory = fusion.memory(e_d, states, batch.document_mask)
+        terms = {"generator": -fusion.log_likelihood(memory, batch.targets, batch.real)}
+        if e_d is None:
+            return Each(terms)
+        e_q = fusion.read_queries(batch.queries, batch.query_mask)
+        own = fusion.memory(e_q, None, None)
+        terms["autoencoder"] = -fusion.log_likelihood(own, batch.targets, batch.real)
+        return Each(terms, (e_d, e_q))
+
+    def across(self, batch: PairBatch, representations: Sequence[Tensor]) -> dict[str, Tensor]:
+        """L_Rel and L_Div, from e_d and e_q [B, Z]."""
+        how = self.config
+        rel = latent.relevance(
+            *representations, kind=how.similarity, temperature=how.temperature, log=how.log
+        )
+        return {"relevance": rel, "distinctness": latent.distinctness(*representations, kind=how.similarity)}
+
+    def total(self, terms: Mapping[str, Tensor]) -> Tensor:
+        """L_Docid of the means of the terms; a missing one counts as 0."""
+        names = ("generator", "autoencoder", "relevance", "distinctness")
+        nothing = torch.zeros((), device=next(iter(terms.values())).device)
+        means = (terms.get(name, nothing).mean() for name in names)
+        return latent.docid_loss(*means, alpha=self.config.alpha, beta=self.config.beta)
 
 
 def with_end(rows: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
