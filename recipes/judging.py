@@ -24,8 +24,10 @@ from gr2.data.collection import Collection, Qrels
 from gr2.data.formats import open_collection
 from gr2.data.formats.trec import read_pairs
 from gr2.evaluate.measures import without_pairs
+from gr2.evaluate.significance import holm
 from gr2.evaluate.tables import render
 from gr2.experiments.plans import source_documents
+from gr2.experiments.plots import draw_curves
 from gr2.judge.next_queries import DEPTH, next_queries
 from gr2.model.config import LookAheadConfig, VectorConfig
 from gr2.model.document_vectors import vectors_by_kind
@@ -33,7 +35,6 @@ from gr2.model.encoder import Vectors
 from gr2.model.look_ahead import LookAhead
 from gr2.model.query_encoder import QueryEncoder
 from gr2.model.text_encoder import TextEncoder, load_encoder
-from gr2.schemes.plots import draw_curves
 from gr2.store import write_json
 from gr2.training.estimate import Gain
 from gr2.training.fit_look_ahead import learn_look_ahead
@@ -97,7 +98,10 @@ def main() -> None:
         saved[name] = summary(name, cells)
         print(table(name, saved[name]), flush=True)
         if options.json:
-            write_json(options.json, {"settings": {"backbone": options.backbone}, "collections": saved})
+            about = {"backbone": options.backbone, "draws": DRAWS, "below untrained": below(saved)}
+            write_json(options.json, {**about, "collections": saved})
+    for cell in below(saved):
+        print(f"below untrained: {cell}", flush=True)
     if options.plot:
         panels = {name: curves(found) for name, found in saved.items()}
         draw_curves(panels, options.plot, "judged queries", "nDCG@20")
@@ -226,6 +230,21 @@ def per_query(
             for qid, value in cell["values"].items():
                 values.setdefault(qid, []).append(value)
     return {qid: float(np.mean(row)) for qid, row in sorted(values.items())}, each
+
+
+def below(saved: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The cells whose band lies below the untrained model, with p corrected over all cells by Holm."""
+    cells = [
+        {"collection": name, "judged": int(size), "strategy": strategy}
+        | {key: row[strategy][key] for key in ("gain", "low", "high", "p")}
+        for name, found in saved.items()
+        for size, row in found.items()
+        if size.isdecimal()
+        for strategy in STRATEGIES
+    ]
+    corrected = holm([cell["p"] for cell in cells])
+    found = [cell | {"holm": p} for cell, p in zip(cells, corrected, strict=True)]
+    return [cell for cell in found if cell["high"] < 0]
 
 
 def draw_gain(name: str, cell: dict[str, Any], cells: Path) -> dict[str, float]:

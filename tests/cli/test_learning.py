@@ -45,11 +45,12 @@ def test_a_model_learns_from_a_folder_of_judgements_and_is_brought_back(gr2, mod
     folder = store(tmp_path / "judged", judged.judged())
     printed = gr2("learn", model, folder, "--out", model)
     assert "Learned from 30 judged queries" in printed and f"written to {model}" in printed
-    assert "learned: memory 1; the model's vectors" in printed
+    assert "chosen: memory 1; the model's vectors" in printed
     lines = gr2("versions", model).splitlines()
     assert len(lines) == 3
-    assert lines[1].split()[0] == "1" and "present" not in lines[1] and lines[1].endswith("nothing")
+    assert lines[1].split()[0] == "1" and "present" not in lines[1] and "nothing" in lines[1]
     assert lines[2].split()[0] == "2" and "present" in lines[2] and "30" in lines[2]
+    assert lines[2].endswith("memory 1  the model's vectors, words 1")
     assert gr2("rollback", model) == f"{model}: now version 3, learned: nothing\n"
     assert GR2.from_pretrained(model).look_ahead.memory is None
     assert gr2("rollback", model, "--to", 2) == f"{model}: now version 4, learned: memory 1\n"

@@ -25,7 +25,7 @@ def learn(
 
     found = make(model, JudgedQueries.read(judgements, queries), out, device=device, progress=say)
     if found.learned:
-        say(f"learned: {found.chosen}; written to {found.out}")
+        say(f"chosen: {found.chosen}; written to {found.out}")
     say(found.sentence)  # last, where the service reads it
 
 
@@ -61,7 +61,8 @@ def versions(model: Model, /) -> None:
             f"{each.queries:,}" if each.queries else "",
             "" if each.gain is None else f"{each.gain:+.4f}",
             each.learned,
+            each.weights,
         ]
         for each in known(model)
     ]
-    print(render(["version", "written", "", "judged queries", "nDCG@20", "learned"], rows))
+    print(render(["version", "written", "", "judged queries", "nDCG@20", "learned", "weights"], rows))

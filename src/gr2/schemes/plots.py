@@ -18,13 +18,13 @@ def check_drawable(path: Path) -> None:
     """Reject an unsupported file type or a missing matplotlib before anything is computed."""
     if path.suffix.lower().lstrip(".") not in FORMATS:
         raise ValueError(f"{path}: expected a name that ends in .png or .svg")
-    _matplotlib()
+    require_matplotlib()
 
 
 def draw_healths(healths: Mapping[str, Health], path: Path) -> None:
     """Plot lengths, uniqueness, entropy and clashes of several schemes in one .png or .svg file."""
     check_drawable(path)
-    figure = _matplotlib().figure.Figure(figsize=(10, 7), layout="constrained")
+    figure = require_matplotlib().figure.Figure(figsize=(10, 7), layout="constrained")
     panels = figure.subplots(2, 2).ravel()
     for number, report in enumerate(healths.values()):
         _draw(panels, report, f"C{number}", number, len(healths))
@@ -37,13 +37,13 @@ def draw_healths(healths: Mapping[str, Health], path: Path) -> None:
         axes.xaxis.get_major_locator().set_params(integer=True)  # tokens are whole numbers
     panels[3].set_xticks(range(len(KINDS)), [kind.replace(" or ", "\nor ") for kind in KINDS])
     figure.legend(panels[0].get_lines(), list(healths), loc="outside lower center", ncols=4)
-    _save(figure, path)
+    save_figure(figure, path)
 
 
 def draw_radii(rows: Sequence[AtRadius], path: Path) -> None:
     """Plot relevance and distinctness against the radius, as a .png or .svg file."""
     check_drawable(path)
-    figure = _matplotlib().figure.Figure(figsize=(6, 4), layout="constrained")
+    figure = require_matplotlib().figure.Figure(figsize=(6, 4), layout="constrained")
     axes = figure.subplots()
     radii = [row.radius for row in rows]
     lines = {
@@ -56,30 +56,7 @@ def draw_radii(rows: Sequence[AtRadius], path: Path) -> None:
         axes.plot(radii, values, marker="o", label=name, linestyle="-" if "relevance" in name else "--")
     axes.set(xlabel="radius |r|", ylim=(0, 1.05))
     axes.legend()
-    _save(figure, path)
-
-
-Band = tuple[float, float, float, float]
-"""A place on the x-axis, a value, and the two ends of its band."""
-
-
-def draw_curves(panels: Mapping[str, Mapping[str, Sequence[Band]]], path: Path, x: str, y: str) -> None:
-    """Plot curves with their bands, in one panel for each title."""
-    check_drawable(path)
-    columns = min(3, len(panels))
-    rows = -(-len(panels) // columns)
-    figure = _matplotlib().figure.Figure(figsize=(4 * columns, 3 * rows), layout="constrained")
-    grid = figure.subplots(rows, columns, squeeze=False).ravel()
-    for axes, (title, curves) in zip(grid, panels.items(), strict=False):
-        for name, points in curves.items():
-            places, values, low, high = zip(*points, strict=True)
-            axes.plot(places, values, marker=".", label=name)
-            axes.fill_between(places, low, high, alpha=0.15)
-        axes.set(title=title, xlabel=x, ylabel=y)
-    for axes in grid[len(panels) :]:
-        axes.set_visible(False)
-    figure.legend(*grid[0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
-    _save(figure, path)
+    save_figure(figure, path)
 
 
 def _draw(panels: Any, health: Health, colour: str, number: int, of: int) -> None:
@@ -97,14 +74,15 @@ def _draw(panels: Any, health: Health, colour: str, number: int, of: int) -> Non
     panels[3].bar(left, [health.clashes[kind] / total for kind in KINDS], width, color=colour)
 
 
-def _save(figure: Any, path: Path) -> None:
+def save_figure(figure: Any, path: Path) -> None:
     """Save with a fixed hash salt and no date, so that the file depends on the numbers only."""
     kind = path.suffix.lower().lstrip(".")
-    with _matplotlib().rc_context({"svg.hashsalt": "gr2"}), atomic_file(path) as temporary:
+    with require_matplotlib().rc_context({"svg.hashsalt": "gr2"}), atomic_file(path) as temporary:
         figure.savefig(temporary, format=kind, dpi=110, metadata={"Date": None} if kind == "svg" else None)
 
 
-def _matplotlib() -> Any:
+def require_matplotlib() -> Any:
+    """The library, or an error that names the extra to install."""
     try:
         import matplotlib
         import matplotlib.figure

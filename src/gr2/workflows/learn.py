@@ -70,7 +70,7 @@ class Learned:
                 f"relevant document, and at least {LEAST} are needed."
             )
         found, (low, high) = self.gain, map(_short, (self.gain.low, self.gain.high))
-        sure = f"{_short(found.gain, sign=True)}, 95 % band {low} to {high}, p {_short(found.p)}"
+        sure = f"{_short(found.gain, sign=True)}, 95 % band {low} to {high}, p {_p(found.p)}"
         before, after = _short(found.before), _short(found.after)
         if not self.learned:
             return (
@@ -197,6 +197,11 @@ def _digest(folder: Path) -> str:
     if not (folder / MANIFEST).is_file():
         raise ValueError(f"{folder}: expected a model folder, with {MANIFEST}")
     return sha256(folder / MANIFEST)
+
+
+def _p(value: float) -> str:
+    """A p-value: .041, or < .001."""
+    return _short(value) if value >= 0.0005 else "< .001"
 
 
 def _short(value: float, *, sign: bool = False) -> str:

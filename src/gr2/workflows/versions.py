@@ -36,6 +36,8 @@ class Version:
     """When it was published, in UTC."""
     learned: str
     """What its look-ahead learned."""
+    weights: str
+    """The vectors and weights of words that were chosen with it; empty if it had no judgements."""
     queries: int
     """Judged queries that `learn` measured its gain on; 0 if the model was made another way."""
     gain: float | None
@@ -107,12 +109,13 @@ def _same(one: Path, two: Path) -> bool:
 
 def _version(folder: Path, number: int, *, current: bool) -> Version:
     about = json.loads((folder / "config.json").read_text(encoding="utf-8")).get("provenance", {})
-    learned = about.get("learned", {})
+    chosen, learned = about.get("look_ahead", {}), about.get("learned", {})
     return Version(
         number,
         folder,
         datetime.fromtimestamp((folder / MANIFEST).stat().st_mtime, UTC),
-        about.get("look_ahead", {}).get("chosen", "nothing"),
+        chosen.get("chosen", "nothing"),
+        chosen.get("weights", ""),
         learned.get("queries", 0),
         learned.get("gain"),
         current,
