@@ -204,7 +204,7 @@ def test_the_commands_read_the_folds_that_prepare_writes(name, toy, gr2, tmp_pat
         run = tmp_path / f"{fold}.run"
         gr2("run", "popularity", tmp_path / name, "--fold", fold, "--output", run, "--k", 5)
         assert f"all queries ({len(qids)})" in gr2("evaluate", tmp_path / name, run, "--fold", fold)
-    said = gr2("cross-validate", tmp_path / name, "bm25", "popularity", "--out", tmp_path / "cv")
+    said = gr2("cross-validate", tmp_path / name, "neighbours", "popularity", "--out", tmp_path / "cv")
     assert "all queries (10)" in said
 
 

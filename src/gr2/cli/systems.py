@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import MISSING, fields, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from tyro.conf import Positional, arg
 from tyro.extras import SubcommandApp
@@ -13,6 +13,9 @@ from gr2.evaluate.config import EvaluateConfig
 from gr2.systems import SYSTEMS
 from gr2.systems.config import PRESETS, GenerativeConfig, preset
 from gr2.systems.registry import SystemRow
+
+if TYPE_CHECKING:
+    from gr2.evaluate.page import Page
 
 Systems = Annotated[Positional[tuple[str, ...]], arg(metavar="[SYSTEM ...]")]
 
@@ -69,7 +72,7 @@ def register(chosen: str = next(iter(PRESETS))) -> None:
             progress=progress(),
             say=note,
         )
-        print(report(data, job.run(), evaluation, style))
+        _show(report(data, job.run(), evaluation, style))
 
 
 def with_model_folder(arguments: list[str]) -> list[str]:
@@ -182,7 +185,11 @@ def evaluate(
     baseline = config.baseline
     paths = [*runs, *([baseline] if baseline is not None and baseline not in runs else [])]
     data = open_named(name, fold=fold, split=config.split)
-    page = report(data, paths, config if fold is None else replace(config, split="test"), style)
+    _show(report(data, paths, config if fold is None else replace(config, split="test"), style))
+
+
+def _show(page: "Page") -> None:
+    """Print a page of measures, and its notes apart from it."""
     print(page.text)
     for line in page.notes:
         note(line)
