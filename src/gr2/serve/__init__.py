@@ -6,7 +6,8 @@
 | docid_path.py document_lookup.py | a docid's path through the trie; titles, snippets, filters and BM25 |
 | batching.py | requests of many clients → batches for one worker thread, behind a bounded queue |
 | service.py | a request → its answers |
-| schema.py app.py guard.py metrics.py | HTTP: bodies, routes, checks before them, Prometheus metrics |
+| schema.py app.py metrics.py | HTTP: bodies, routes, Prometheus metrics |
+| guard.py bounds.py | checks before every route |
 | page.html | the search page, all in one file |
 
 Needs the extra `serve` (FastAPI, uvicorn, prometheus_client), which is imported only when serving.

@@ -128,9 +128,9 @@ def _handle_errors(app: FastAPI) -> None:
 
     @app.exception_handler(RequestValidationError)
     async def invalid(request: Request, error: RequestValidationError) -> JSONResponse:
-        problems = [_sentence(one) for one in error.errors()]
+        problems = error.errors()
         more = f"; and {len(problems) - 3} more" if len(problems) > 3 else ""
-        return JSONResponse({"detail": "; ".join(problems[:3]) + more}, 422)
+        return JSONResponse({"detail": "; ".join(map(_sentence, problems[:3])) + more}, 422)
 
     @app.exception_handler(UnsupportedRequest)
     async def unsupported(request: Request, error: UnsupportedRequest) -> JSONResponse:

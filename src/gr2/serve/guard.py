@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from time import perf_counter
 from typing import Any
 
+from gr2.serve.bounds import VALUES, too_many_values
 from gr2.serve.config import BODY_BYTES
 from gr2.serve.metrics import Metrics
 
@@ -62,6 +63,8 @@ class Guard:
         try:
             self._check_key(scope)
             body = await self._body(scope, receive)
+            if too_many_values(body):
+                raise Rejected(422, f"the body: expected at most {VALUES:,} values")
             await self.app(scope, _replayed(body, receive), counted_send)
         except Rejected as rejected:
             await _reply(counted_send, rejected)
