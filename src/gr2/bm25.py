@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from gr2.data.collection import Document
 from gr2.data.runs import Ranking, Run
-from gr2.store import atomic_folder, verify, write_json
+from gr2.store import atomic_folder, steady, verify, write_json
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,10 +154,14 @@ class BM25:
 
         The postings are memory-mapped: loading copies nothing, and processes share their pages.
         """
+        return steady(folder, cls._read)
+
+    @classmethod
+    def _read(cls, folder: Path) -> "BM25":
         import bm25s
         import orjson
 
-        verify(folder)
+        verify(folder, "gr2.json", "params.index.json")
         content = orjson.loads((folder / "gr2.json").read_bytes())
         retriever = bm25s.BM25.load(folder, load_corpus=False, mmap=True)
         for name in ("data", "indices", "indptr"):  # slices of a plain array are cheaper than of a memmap

@@ -16,7 +16,7 @@ import orjson
 from numpy.typing import NDArray
 from safetensors.numpy import load_file, save_file
 
-from gr2.store import atomic_folder, verify, write_json
+from gr2.store import atomic_folder, steady, verify, write_json
 
 Tokens = tuple[int, ...]
 Tokenise = Callable[[list[str]], list[list[int]]]
@@ -115,8 +115,11 @@ class Docids:
     @classmethod
     def load(cls, folder: str | Path) -> "Docids":
         """Read what `save` wrote and verify its checksums."""
-        folder = Path(folder)
-        verify(folder)
+        return steady(Path(folder), cls._read)
+
+    @classmethod
+    def _read(cls, folder: Path) -> "Docids":
+        verify(folder, "docids.json", "docids.jsonl")
         content = orjson.loads((folder / "docids.json").read_bytes())
         rows = [orjson.loads(line) for line in (folder / "docids.jsonl").read_bytes().splitlines()]
         return cls(

@@ -179,7 +179,11 @@ class Trie:
     @classmethod
     def load(cls, folder: Path, *, mmap: bool = True) -> "Trie":
         """Read a saved trie and verify its checksums; with `mmap` only what is used stays in memory."""
-        store.verify(folder)
+        return store.steady(folder, lambda folder: cls._read(folder, mmap=mmap))
+
+    @classmethod
+    def _read(cls, folder: Path, *, mmap: bool) -> "Trie":
+        store.verify(folder, "trie.json", *(f"{name}.npy" for name in ARRAYS))
         about = json.loads((folder / "trie.json").read_text(encoding="utf-8"))
         # "c" (copy on write) and not "r": torch.from_numpy warns about read-only arrays.
         mode: Literal["c"] | None = "c" if mmap else None

@@ -13,7 +13,7 @@ from threading import RLock
 
 from gr2.data.formats.lines import FormatError
 from gr2.judge.judgements import History, Judgement, Key, Source, checked, entry_of, merge, qid_of
-from gr2.judge.log import OpenLog, flush_folder, open_log
+from gr2.judge.log import OpenLog, open_log
 from gr2.store import write_json
 
 CONFIG, LOG = "config.json", "judgements.jsonl"
@@ -207,7 +207,6 @@ def _make(folder: Path, config: JudgeConfig) -> JudgeConfig:
             if log.read(0, 1)[0]:
                 raise ValueError(f"{folder / CONFIG}: missing, although there are judgements")
             write_json(folder / CONFIG, {"kind": KIND, **asdict(config)})
-            flush_folder(folder)
     found = read_config(folder)
     if found != config:
         raise ValueError(f"{folder / CONFIG}: has {found}, which differs from {config}")

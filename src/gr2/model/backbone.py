@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from gr2.docids.docids import Tokenise
 from gr2.model.quantised_io import Storage, load_weights, save_weights
-from gr2.store import MANIFEST, atomic_folder, sha256, verify, write_json, write_text
+from gr2.store import MANIFEST, atomic_folder, sha256, steady, verify, write_json, write_text
 
 START, END, FIRST = 0, 1, 2
 """The decoder's own vocabulary: 0 is start and padding, 1 is end, docid tokens begin at 2."""
@@ -70,7 +70,7 @@ def parts_of(backbone: str | Path, fresh: FreshDecoder) -> Parts:
     _check_layers(backbone)
     backbone = located(backbone)
     if is_own(backbone):
-        return _from_own(Path(backbone))
+        return steady(Path(backbone), _from_own)
     kind = transformers().AutoConfig.from_pretrained(backbone).model_type
     if kind in ("t5", "mt5"):
         return _from_t5(backbone)
@@ -194,7 +194,7 @@ def save_backbone(
 
 
 def _from_own(folder: Path) -> Parts:
-    verify(folder)
+    verify(folder, OWN, "weights.safetensors")
     content = json.loads((folder / OWN).read_text(encoding="utf-8"))
     if content.get("format") != FORMAT:
         raise ValueError(f"{folder}: has format {content.get('format')}, this version reads {FORMAT}")

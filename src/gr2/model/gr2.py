@@ -30,12 +30,18 @@ from gr2.model.look_ahead_io import load_look_ahead, save_look_ahead
 from gr2.model.network import END, FIRST, Network
 from gr2.model.query_encoder import QueryEncoder, WordEncoder
 from gr2.model.searcher import Result, Searcher
-from gr2.store import atomic_folder, verify, write_json, write_text
+from gr2.store import MANIFEST, atomic_folder, steady, verify, write_json, write_text
 
 FORMAT = 2
 """Format of a model folder. Format 1 had other names in config.json; `from_pretrained` still reads it."""
 RENAMED = {"longest": "max_tokens", "loud": "unit_norm_head"}
 """Names of fields of config.json in format 1 → their current names."""
+
+NEEDED = (
+    *("config.json", "network.safetensors", "encoder/config.json", "decoder/config.json"),
+    *(f"docids/{MANIFEST}", f"trie/{MANIFEST}", "tokenizer/tokenizer_config.json"),
+)
+"""Files without which a folder is no model."""
 
 
 class GR2:
@@ -166,10 +172,13 @@ class GR2:
     @classmethod
     def from_pretrained(cls, folder: str | Path, *, device: str = "auto") -> "GR2":
         """Load a folder that `save_pretrained` wrote; a damaged file or an unknown format is an error."""
+        return steady(Path(folder), lambda folder: cls._read(folder, device))
+
+    @classmethod
+    def _read(cls, folder: Path, device: str) -> "GR2":
         from transformers import AutoTokenizer
 
-        folder = Path(folder)
-        verify(folder)
+        verify(folder, *NEEDED)
         content = json.loads((folder / "config.json").read_text(encoding="utf-8"))
         if content.get("format") not in (1, FORMAT):
             raise ValueError(f"{folder}: has format {content.get('format')}, this version reads {FORMAT}")

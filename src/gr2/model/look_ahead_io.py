@@ -17,7 +17,7 @@ from gr2.model.look_ahead import LookAhead, Memory
 from gr2.model.query_encoder import WordMap
 from gr2.model.static_encoder import StaticEncoder
 from gr2.model.vector_storage import Arrays, read_stored
-from gr2.store import atomic_folder, verify, write_json
+from gr2.store import atomic_folder, steady, verify, write_json
 
 
 def save_look_ahead(look_ahead: LookAhead, folder: Path) -> None:
@@ -39,9 +39,13 @@ def save_look_ahead(look_ahead: LookAhead, folder: Path) -> None:
 
 def load_look_ahead(folder: Path) -> LookAhead:
     """Read what `save_look_ahead` wrote; a changed byte is refused. Words stay on disk, memory-mapped."""
+    return steady(folder, _read)
+
+
+def _read(folder: Path) -> LookAhead:
     import orjson
 
-    verify(folder)
+    verify(folder, "look_ahead.json", "look_ahead.safetensors")
     content = orjson.loads((folder / "look_ahead.json").read_bytes())
     stored, arrays = content["config"], load_file(folder / "look_ahead.safetensors")
     gate = None if stored["gate"] is None else tuple(stored["gate"])

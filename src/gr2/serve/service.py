@@ -29,6 +29,7 @@ from gr2.serve.schema import (
     SnippetPart,
     StepReply,
 )
+from gr2.store import steady
 
 T = TypeVar("T")
 
@@ -39,10 +40,16 @@ class Service:
     def __init__(self, folder: Path, config: ServiceConfig) -> None:
         """Load and verify the folder, and answer two warm-up queries."""
         self.folder, self.config, self.metrics = folder, config, Metrics()
-        model = GR2.from_pretrained(folder, device=config.device)
+        model, self.documents = steady(
+            folder,
+            lambda folder: (
+                GR2.from_pretrained(folder, device=config.device),
+                DocumentLookup(folder, config),
+            ),
+        )
         self.docids, self.provenance = model.docids, model.provenance
         self.searcher = model.searcher(SearchConfig(batch=config.batch))
-        self.paths, self.documents = DocidPaths(model), DocumentLookup(folder, config)
+        self.paths = DocidPaths(model)
         self.searcher.answer([SearchRequest("warm-up with a filter", 1, (0,)), SearchRequest("warm-up", 1)])
         self.batcher: Batcher[SearchRequest, SearchResult] = Batcher(
             self.searcher.answer,

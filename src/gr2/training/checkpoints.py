@@ -104,7 +104,7 @@ def restore(
     checkpoint = newest_checkpoint(folder)
     if checkpoint is None:
         return State()
-    verify(checkpoint)
+    verify(checkpoint, "state.json", "network.safetensors", "optimiser.safetensors")
     content = json.loads((checkpoint / "state.json").read_text(encoding="utf-8"))
     stored = content.pop("config")
     if stored != settings:
