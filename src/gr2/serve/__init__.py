@@ -7,7 +7,7 @@
 | batching.py | requests of many clients → batches for one worker thread, behind a bounded queue |
 | service.py | a request → its answers |
 | schema.py app.py metrics.py | HTTP: bodies, routes, Prometheus metrics |
-| guard.py bounds.py | checks before every route |
+| guard.py hosts.py bounds.py connection.py | checks before every route; limits of slow clients |
 | page.html | the search page, all in one file |
 
 Needs the extra `serve` (FastAPI, uvicorn, prometheus_client), which is imported only when serving.
@@ -64,13 +64,19 @@ def serve(
     import uvicorn
 
     from gr2.serve.app import build_app
+    from gr2.serve.connection import limited_connection
+    from gr2.serve.hosts import answering_to
     from gr2.serve.service import Service
 
     listener = _socket(host, port)  # before the model is loaded, so that a port in use is reported at once
     with listener:
         service = Service(folder, config)
+        address = listener.getsockname()
+        exposed = not _is_loopback(address[0])
+        hosts = answering_to(config.allowed_hosts, address[0], loopback=not exposed)
         settings = uvicorn.Config(
-            build_app(service, api_key=api_key),
+            build_app(service, api_key=api_key, hosts=hosts),
+            http=limited_connection(config.timeout),
             log_level="warning",
             access_log=False,
             server_header=False,
@@ -79,7 +85,6 @@ def serve(
             timeout_graceful_shutdown=int(config.timeout) + 1,
         )
         listener.listen(2048)
-        address = listener.getsockname()
         name = f"[{address[0]}]" if ":" in address[0] else address[0]
         on_start(
             ServiceInfo(
@@ -87,7 +92,7 @@ def serve(
                 documents=len(service.docids),
                 texts=service.documents.store is not None,
                 bm25_note=service.documents.bm25_note,
-                exposed=not _is_loopback(address[0]),
+                exposed=exposed,
             )
         )
         uvicorn.Server(settings).run(sockets=[listener])

@@ -4,7 +4,7 @@ import base64
 import hashlib
 import logging
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Set
 from contextlib import asynccontextmanager
 from importlib.metadata import version
 from itertools import pairwise
@@ -32,6 +32,7 @@ ERRORS: dict[int | str, dict[str, Any]] = {
     404: {"model": ErrorReply, "description": "The document is unknown."},
     408: {"model": ErrorReply, "description": "The request was not complete in time."},
     413: {"model": ErrorReply, "description": "The request is too large."},
+    421: {"model": ErrorReply, "description": "The service is not called by this name."},
     422: {"model": ErrorReply, "description": "A field is invalid."},
     503: {
         "model": ErrorReply,
@@ -42,8 +43,14 @@ ERRORS: dict[int | str, dict[str, Any]] = {
 logger = logging.getLogger(__name__)
 
 
-def build_app(service: Service, *, api_key: str = "") -> FastAPI:
-    """The application of a service, which starts and stops with it; with a key, clients must send it."""
+def build_app(service: Service, *, api_key: str = "", hosts: Set[str] = frozenset()) -> FastAPI:
+    """The application of a service, which starts and stops with it.
+
+    Args:
+        service: What answers.
+        api_key: The key that clients must send; empty for none.
+        hosts: The names by which clients may call the service; empty for any.
+    """
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -59,7 +66,8 @@ def build_app(service: Service, *, api_key: str = "") -> FastAPI:
         docs_url=None,  # both pages load scripts from other hosts
         redoc_url=None,
     )
-    app.add_middleware(Guard, api_key=api_key, timeout=service.config.timeout, metrics=service.metrics)
+    timeout = service.config.timeout
+    app.add_middleware(Guard, api_key=api_key, hosts=hosts, timeout=timeout, metrics=service.metrics)
     # `Guard` checks the key; this only describes it in the OpenAPI schema.
     secured = [Security(APIKeyHeader(name="X-API-Key", auto_error=False))] if api_key else []
     _handle_errors(app)
@@ -162,4 +170,4 @@ def _sentence(problem: Any) -> str:
 
 
 def _errors(*codes: int) -> dict[int | str, dict[str, Any]]:
-    return {code: ERRORS[code] for code in codes}
+    return {code: ERRORS[code] for code in sorted({421, *codes})}
