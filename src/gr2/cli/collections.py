@@ -36,21 +36,24 @@ def check(folder: Folder, /) -> None:
     from gr2.data.formats.lines import FormatError
     from gr2.evaluate.describe import headline
 
-    problems: list[str] = []
+    count, shown = 0, list[str]()
 
     def keep(path: Path, line: int, message: str) -> None:
-        problems.append(str(FormatError(path, line, message)))
+        nonlocal count
+        count += 1
+        if count <= PROBLEMS_SHOWN:  # a broken file can have millions
+            shown.append(str(FormatError(path, line, message)))
 
     try:
         found = read_folder(folder, keep, progress=progress())
     except FormatError as error:  # what follows this problem in the file cannot be read at all
-        problems.append(str(error))
-    for problem in problems[:PROBLEMS_SHOWN]:
+        keep(error.path, error.line, error.message)
+    for problem in shown:
         print(problem)
-    if problems:
-        hidden = len(problems) - PROBLEMS_SHOWN
+    if count:
+        hidden = count - PROBLEMS_SHOWN
         raise SystemExit(
-            f"{len(problems):,} problem{'s' * (len(problems) > 1)}"
+            f"{count:,} problem{'s' * (count > 1)}"
             + (f", {hidden:,} of them not shown" if hidden > 0 else "")
         )
     print(headline(found))
