@@ -5,6 +5,7 @@ processes and threads may add at once. Nothing is ever deleted; `undo` adds a li
 """
 
 import json
+import zlib
 from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
@@ -189,11 +190,19 @@ def read_config(folder: Path) -> JudgeConfig:
         raise ValueError(f"{folder}: expected a folder of judgements, with {CONFIG} and {LOG}")
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
-        if not isinstance(values, dict) or values.pop("kind", None) != KIND:
+        if not isinstance(values, dict) or values.get("kind") != KIND:
             raise ValueError(f"it lacks the kind {KIND!r}")
+        if values.pop("crc32", None) not in (None, _checksum(values)):
+            raise ValueError("it was changed since it was written (its checksum differs)")
+        del values["kind"]
         return JudgeConfig(**values | {"words": tuple(values.get("words", ()))})
     except (ValueError, TypeError) as error:
         raise ValueError(f"{path}: expected the settings of a folder of judgements: {error}") from None
+
+
+def _checksum(values: Mapping[str, object]) -> str:
+    """A checksum of settings, whatever the order and layout of their JSON."""
+    return f"{zlib.crc32(json.dumps(values, sort_keys=True).encode()):08x}"
 
 
 def _make(folder: Path, config: JudgeConfig) -> JudgeConfig:
@@ -206,7 +215,8 @@ def _make(folder: Path, config: JudgeConfig) -> JudgeConfig:
         if not (folder / CONFIG).exists():
             if log.read(0, 1)[0]:
                 raise ValueError(f"{folder / CONFIG}: missing, although there are judgements")
-            write_json(folder / CONFIG, {"kind": KIND, **asdict(config)})
+            values = {"kind": KIND, **asdict(config)}
+            write_json(folder / CONFIG, values | {"crc32": _checksum(values)})
     found = read_config(folder)
     if found != config:
         raise ValueError(f"{folder / CONFIG}: has {found}, which differs from {config}")

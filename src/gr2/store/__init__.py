@@ -5,6 +5,7 @@
 | files.py | one file: written under another name, flushed, renamed |
 | writing.py | one writer at a time; two folders exchanged in one step; what a killed writer left |
 | folders.py | a folder with a manifest: written whole, verified, read in one version |
+| typed.py | a JSON file read as a given type |
 | workspace.py | where unfinished work is kept |
 
 A reader sees either the old or the new one, whenever a writer is killed or the power fails.
@@ -20,6 +21,7 @@ from gr2.store.folders import (
     verify,
     write_manifest,
 )
+from gr2.store.typed import read_json, readable, typed
 from gr2.store.workspace import Workspace
 from gr2.store.writing import AlreadyWriting, writer_lock
 
@@ -32,8 +34,11 @@ __all__ = [
     "check_replaceable",
     "extended_folder",
     "flush_folder",
+    "read_json",
+    "readable",
     "sha256",
     "steady",
+    "typed",
     "verify",
     "writable",
     "write_json",
