@@ -234,7 +234,7 @@ def per_query(
 
 def below(saved: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The cells whose band lies below the untrained model, with p corrected over all cells by Holm."""
-    cells = [
+    cells: list[dict[str, Any]] = [
         {"collection": name, "judged": int(size), "strategy": strategy}
         | {key: row[strategy][key] for key in ("gain", "low", "high", "p")}
         for name, found in saved.items()
