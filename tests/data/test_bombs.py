@@ -9,6 +9,7 @@ import pytest
 
 from gr2.data.formats import FormatError, read_folder
 from gr2.data.formats.lines import LINE_BYTES, numbered_lines
+from gr2.data.formats.tables import rows
 from gr2.data.formats.trec import read_topics
 from gr2.data.wikipedia import dump
 
@@ -93,6 +94,16 @@ def test_the_limit_of_a_line_is_exact(tmp_path):
         with pytest.raises(FormatError, match=r"file:2: expected a line of at most 8,388,608 bytes"):
             list(numbered_lines(path))
         assert len(list(numbered_lines(path, lambda *problem: None))) == lines
+
+
+def test_the_lines_of_a_csv_file_have_the_same_limit(tmp_path, monkeypatch):
+    monkeypatch.setattr("gr2.data.formats.lines.LINE_BYTES", 20)
+    path = tmp_path / "file.csv"
+    path.write_bytes(b'a,"two\r\nlines"\r\n' + b"b" * 21)
+    found, problems = [], []
+    found.extend(rows(path, lambda *problem: problems.append(problem)))
+    assert found == [(1, ["a", "two\r\nlines"])]
+    assert problems == [(path, 3, "expected a line of at most 20 bytes")]
 
 
 def test_the_limit_of_a_file_that_is_read_whole_is_stated(tmp_path):

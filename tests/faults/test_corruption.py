@@ -14,7 +14,7 @@ from helpers import folders
 from gr2.model.gr2 import GR2
 from gr2.store import MANIFEST, atomic_folder, steady, write_manifest
 
-KINDS = ("model", "docids", "trie", "look-ahead", "bm25", "backbone", "checkpoint", "judgements")
+KINDS = ("model", "docids", "trie", "look-ahead", "bm25", "words", "backbone", "checkpoint", "judgements")
 FEW, SOME, EVERY = 3, 300, 4096
 LOG = "judgements.jsonl"
 

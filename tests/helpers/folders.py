@@ -15,6 +15,7 @@ from gr2.judge.store import JudgeConfig, JudgementStore
 from gr2.model.backbone import FreshDecoder, parts_of, tokenizer_of
 from gr2.model.gr2 import GR2
 from gr2.model.look_ahead_io import load_look_ahead
+from gr2.model.word_weights import WordWeights
 from gr2.store import MANIFEST, write_manifest
 from gr2.systems.config import GenerativeConfig
 from gr2.systems.generative import train
@@ -53,12 +54,14 @@ def make_all(place: Path) -> dict[str, Kind]:
     state = checkpoints.State(step=3, mean={"a": torch.ones(2)}, best_value=0.5)
     checkpoints.save(place / "run", own.network, optimiser, state, {"steps": 3})
     _judgements(place / "judgements")
+    WordWeights.of(BM25.load(place / "model" / "look_ahead" / "bm25"), 4).save(place / "words")
     return {
         "model": Kind(place / "model", GR2.from_pretrained),
         "docids": Kind(place / "model" / "docids", Docids.load),
         "trie": Kind(place / "model" / "trie", Trie.load),
         "look-ahead": Kind(place / "model" / "look_ahead", load_look_ahead),
         "bm25": Kind(place / "model" / "look_ahead" / "bm25", BM25.load),
+        "words": Kind(place / "words", WordWeights.load),
         "backbone": Kind(
             place / "backbone", lambda folder: (parts_of(folder, FreshDecoder()), tokenizer_of(folder))
         ),
