@@ -3,12 +3,28 @@
 import errno
 import json
 import os
+import sqlite3
+import threading
+import time
 from pathlib import Path
 
 import pytest
+from safetensors import SafetensorError
 
 from gr2 import store
-from gr2.store import atomic_file, atomic_folder, sha256, verify, write_json, write_manifest, write_text
+from gr2.store import (
+    AlreadyWriting,
+    atomic_file,
+    atomic_folder,
+    sha256,
+    steady,
+    verify,
+    write_json,
+    write_manifest,
+    write_text,
+    writer_lock,
+    writing,
+)
 
 CONTENT = {"a.txt": b"alpha\n", "sub/b.bin": bytes(range(256)), ".hidden": b"h"}
 
@@ -33,6 +49,13 @@ def written(tmp_path):
     with atomic_folder(tmp_path / "out") as temporary:
         fill(temporary)
     return tmp_path / "out"
+
+
+@pytest.fixture(params=["exchanged at once", "renamed in two steps"])
+def exchanging(request, monkeypatch):
+    """Both ways to replace a folder: where the system can exchange two names, and where it cannot."""
+    if request.param != "exchanged at once":
+        monkeypatch.setattr(writing, "exchange", lambda one, two: False)
 
 
 def no_space(*_args, **_kwargs):
@@ -180,9 +203,11 @@ def test_an_exception_in_the_block_leaves_no_folder_where_there_was_none(tmp_pat
 
 
 @pytest.mark.parametrize("step", ["fsync", "replace"])
-@pytest.mark.parametrize("call", [1, 2, 3])
-def test_a_full_disk_at_any_step_leaves_the_old_folder(tmp_path, written, monkeypatch, step, call):
-    """The first, second or third flush or rename fails: the old content is there, or the new one is."""
+@pytest.mark.parametrize("call", range(1, 8))
+def test_a_full_disk_at_any_step_leaves_the_old_folder_or_the_new_one(
+    tmp_path, written, monkeypatch, exchanging, step, call
+):
+    """A flush or rename fails, in turn each of them: nothing is left beside, and nothing is half done."""
     before, real, calls = tree(tmp_path), getattr(os, step), []
 
     def failing(*args):
@@ -195,12 +220,15 @@ def test_a_full_disk_at_any_step_leaves_the_old_folder(tmp_path, written, monkey
         with atomic_folder(written) as temporary:
             fill(temporary, {"c.txt": b"new"})
     except OSError as error:
-        assert error.errno == errno.ENOSPC
+        assert error.errno == errno.ENOSPC and str(written) in str(error)
         failed = True
     monkeypatch.undo()
     assert failed == (len(calls) >= call)
     assert failed or call > 1, "the step was never tried"
-    if failed:
+    new = tree(tmp_path).keys() == {"out", "out/c.txt", "out/manifest.json"}
+    if not failed or (step == "fsync" and new):  # the last flush follows the exchange
+        assert new
+    else:
         assert tree(tmp_path) == before
     verify(written)
 
@@ -247,7 +275,233 @@ def test_a_parent_that_is_a_file_is_refused_by_name(tmp_path):
     assert tree(tmp_path) == {"file": b"old"}
 
 
+# --- one writer at a time, and what a killed one leaves
+
+
+def test_a_second_writer_is_refused_and_the_first_one_finishes(tmp_path, written):
+    with atomic_folder(written) as temporary:
+        fill(temporary, {"c.txt": b"first"})
+        with pytest.raises(AlreadyWriting, match=r"out: another process is writing it"):
+            with atomic_folder(written):
+                pytest.fail("the block is not entered")
+    assert tree(tmp_path).keys() == {"out", "out/c.txt", "out/manifest.json"}
+    with atomic_folder(written) as temporary:
+        fill(temporary, {"d.txt": b"second"})
+    assert tree(tmp_path).keys() == {"out", "out/d.txt", "out/manifest.json"}
+
+
+def test_of_many_writers_one_at_a_time_enters(tmp_path):
+    """Threads have their own descriptors, so the lock holds between them as between processes."""
+    inside, entered, refused = [], [], []
+
+    def write(number):
+        for _ in range(40):
+            try:
+                with writer_lock(tmp_path / "out") as hidden:
+                    inside.append(number)
+                    (hidden / "new").mkdir()
+                    entered.append(len(inside))
+                    (hidden / "new" / "file").write_text(str(number))
+                    inside.remove(number)
+            except AlreadyWriting:
+                refused.append(number)
+
+    threads = [threading.Thread(target=write, args=(number,)) for number in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(entered) + len(refused) == 240 and set(entered) == {1}
+    assert tree(tmp_path) == {}
+
+
+def test_what_a_killed_writer_left_is_removed_by_the_next(tmp_path, written):
+    fill(tmp_path / ".out.writing", {"lock": b"", "new/half.txt": b"ha"})
+    verify(written)
+    with atomic_folder(written) as temporary:
+        assert tree(temporary) == {}
+        fill(temporary, {"c.txt": b"new"})
+    assert tree(tmp_path).keys() == {"out", "out/c.txt", "out/manifest.json"}
+
+
+@pytest.mark.parametrize("start", ["reader", "writer"])
+def test_a_folder_that_a_killed_writer_had_moved_away_is_brought_back(tmp_path, written, start):
+    """Killed between two renames, where names cannot be exchanged: there was no folder at all."""
+    before = tree(written)
+    fill(tmp_path / ".out.writing", {"lock": b"", "new/c.txt": b"new"})
+    written.rename(tmp_path / ".out.writing" / "old")
+    if start == "reader":
+        verify(written)
+    else:
+        with pytest.raises(RuntimeError), atomic_folder(written):
+            raise RuntimeError
+    assert tree(written) == before
+    assert not (tmp_path / ".out.writing").exists()
+
+
+def test_a_reader_waits_for_a_live_writer_that_has_moved_the_folder_away(tmp_path, written):
+    moved, seen = threading.Event(), []
+
+    def read():
+        moved.wait()
+        verify(written)
+        seen.append(written.exists())
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    with writer_lock(written) as hidden:
+        written.rename(hidden / "old")
+        moved.set()
+        reader.join(0.2)
+        assert not seen, "the reader must wait"
+    reader.join(10)
+    assert seen == [True]
+
+
+def test_names_are_exchanged_in_one_step(tmp_path):
+    for name in "ab":
+        fill(tmp_path / name, {"file": name.encode()})
+    if not writing.exchange(tmp_path / "a", tmp_path / "b"):
+        pytest.skip("this disk cannot exchange names")
+    assert (tmp_path / "a" / "file").read_bytes() == b"b" and (tmp_path / "b" / "file").read_bytes() == b"a"
+    with pytest.raises(FileNotFoundError, match="nowhere"):
+        writing.exchange(tmp_path / "a", tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize("number", writing.UNSUPPORTED)
+def test_a_disk_that_cannot_exchange_names_is_no_error(tmp_path, written, monkeypatch, number):
+    class Library:
+        renameat2 = staticmethod(lambda *_arguments: -1)
+
+    monkeypatch.setattr(writing.ctypes, "CDLL", lambda *_arguments, **_options: Library)
+    monkeypatch.setattr(writing.ctypes, "get_errno", lambda: number)
+    with atomic_folder(written) as temporary:
+        fill(temporary, {"c.txt": b"new"})
+    assert tree(tmp_path).keys() == {"out", "out/c.txt", "out/manifest.json"}
+
+
+def test_a_reader_never_mixes_two_versions(tmp_path, exchanging):
+    """A writer replaces a folder without pause; both files that a reader sees are of the same version."""
+    out, done, seen = tmp_path / "out", threading.Event(), set()
+
+    def write(number):
+        with atomic_folder(out) as temporary:
+            fill(temporary, {"one": b"%d" % number, "two": b"%d" % number})
+
+    def keep_writing():
+        for number in range(1, 40):
+            write(number)
+        done.set()
+
+    def read(folder):
+        verify(folder)
+        one = (folder / "one").read_bytes()
+        time.sleep(0.0005)
+        return one, (folder / "two").read_bytes()
+
+    write(0)
+    writer = threading.Thread(target=keep_writing)
+    writer.start()
+    while not done.is_set():
+        try:
+            seen.add(steady(out, read))
+        except ValueError as error:
+            assert "was replaced by a writer 10 times" in str(error)
+    writer.join()
+    seen.add(steady(out, read))
+    assert all(one == two for one, two in seen) and len(seen) > 1
+
+
+def test_an_error_of_a_reader_is_raised_once_if_nothing_was_replaced(written):
+    tries = []
+
+    def read(folder):
+        tries.append(folder)
+        raise KeyError("missing")
+
+    with pytest.raises(KeyError):
+        steady(written, read)
+    assert tries == [written]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)"),
+        OSError("1000000 requested and 51168 written"),
+        sqlite3.OperationalError("database or disk is full"),
+        OSError(errno.EDQUOT, "Disk quota exceeded"),
+    ],
+)
+def test_a_full_disk_is_one_clear_error_whichever_library_notices_it(tmp_path, error):
+    for writer in (atomic_folder, atomic_file):
+        with (
+            pytest.raises(OSError, match=r"No space left on the disk.*/out'") as found,
+            writer(tmp_path / "out"),
+        ):
+            raise error
+        assert found.value.errno == errno.ENOSPC and found.value.__cause__ is error
+    with pytest.raises(ValueError, match="disk is full"), atomic_file(tmp_path / "out"):
+        raise ValueError("a title about a disk is full of words")
+
+
+def test_the_folder_above_is_flushed_after_the_rename(written, monkeypatch):
+    """Or a power failure could bring the old name back, or none."""
+    order = []
+    real_flush, real_replace = os.fsync, os.replace
+
+    def flushing(handle):
+        order.append(os.readlink(f"/proc/self/fd/{handle}"))
+        real_flush(handle)
+
+    def replacing(source, target):
+        real_replace(source, target)
+        order.append("replace")
+
+    if not os.path.isdir("/proc/self/fd"):
+        pytest.skip("needs /proc")
+    monkeypatch.setattr(os, "fsync", flushing)
+    monkeypatch.setattr(os, "replace", replacing)
+    write_text(written.parent / "file", "x")
+    assert order[-2:] == ["replace", str(written.parent)]
+    with atomic_folder(written.parent / "second") as temporary:
+        fill(temporary)
+        folders = {str(temporary), str(temporary / "sub")}
+    assert order[-2:] == ["replace", str(written.parent)]
+    assert folders <= set(order)
+
+
 # --- verify
+
+
+@pytest.mark.parametrize("name", ["added.txt", "sub/added.json", "new/deep.txt"])
+def test_a_file_that_was_added_is_refused_by_name(written, name):
+    fill(written, {name: b"{}"})
+    with pytest.raises(ValueError, match=rf"{name}: was added after the folder was written"):
+        verify(written)
+
+
+def test_a_link_to_a_folder_that_was_added_is_refused(tmp_path, written):
+    (tmp_path / "elsewhere").mkdir()
+    (written / "look_ahead").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(ValueError, match="look_ahead: was added"):
+        verify(written)
+
+
+def test_hidden_files_are_ignored_but_never_lost(written):
+    fill(written, {".git/config": b"", "sub/.DS_Store": b""})
+    verify(written)
+    with pytest.raises(ValueError, match=r"config: was not written by gr2 and would be lost"):
+        with atomic_folder(written):
+            pytest.fail("the block is not entered")
+
+
+def test_an_emptied_manifest_is_no_way_around_a_file_that_is_needed(tmp_path):
+    with atomic_folder(tmp_path / "out"):
+        pass
+    verify(tmp_path / "out")
+    with pytest.raises(ValueError, match=r"manifest\.json: changed .* does not list config\.json"):
+        verify(tmp_path / "out", "config.json")
 
 
 @pytest.mark.parametrize("name", sorted(CONTENT))

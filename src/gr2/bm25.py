@@ -8,14 +8,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gr2.data.collection import Document
 from gr2.data.runs import Ranking, Run
-from gr2.store import atomic_folder, verify, write_json
+from gr2.store import atomic_folder, read_json, readable, steady, verify, write_json
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,15 +159,26 @@ class BM25:
 
         The postings are memory-mapped: loading copies nothing, and processes share their pages.
         """
-        import bm25s
-        import orjson
+        return steady(folder, cls._read)
 
-        verify(folder)
-        content = orjson.loads((folder / "gr2.json").read_bytes())
-        retriever = bm25s.BM25.load(folder, load_corpus=False, mmap=True)
+    @classmethod
+    def _read(cls, folder: Path) -> "BM25":
+        import bm25s
+
+        verify(folder, "gr2.json", "params.index.json")
+        content = read_json(folder / "gr2.json", _Content)
+        with readable(folder):
+            retriever = bm25s.BM25.load(folder, load_corpus=False, mmap=True)
         for name in ("data", "indices", "indptr"):  # slices of a plain array are cheaper than of a memmap
             retriever.scores[name] = np.asarray(retriever.scores[name])
-        return cls(BM25Config(**content["config"]), content["docnos"], retriever)
+        return cls(content["config"], content["docnos"], retriever)
+
+
+class _Content(TypedDict):
+    """What gr2.json holds."""
+
+    config: BM25Config
+    docnos: list[str]
 
 
 def query_terms(texts: Sequence[str], config: BM25Config) -> list[list[str]]:

@@ -179,3 +179,20 @@ def test_a_model_folder_is_a_system_and_one_of_another_collection_is_refused(
         gr2("run", tmp_path / "model", tmp_path / "other", "--output", tmp_path / "b.run")
     with pytest.raises(SystemExit, match="no system is called 'bm52'"):
         gr2("run", "bm52", shop, "--output", tmp_path / "b.run")
+
+
+def test_the_minutes_between_checkpoints_are_an_option_of_train(
+    gr2, shop, tmp_path, checkpoints, monkeypatch
+):
+    from gr2.training import loop
+
+    saved: list[object] = []
+    save = loop.save
+    monkeypatch.setattr(loop, "save", lambda *rest: saved.append(rest[3].step) or save(*rest))
+    same = ("--backbone", checkpoints["encoder"])
+    gr2("docids", "build", shop, "--out", tmp_path / "docids", *same)
+    same += ("--docids", tmp_path / "docids", "--preset", "decoder", "--schedule.steps", "4")
+    for name, options in (("often", ("--schedule.checkpoint-minutes", "0")), ("usual", ())):
+        gr2("train", shop, "--out", tmp_path / name, *same, *options)
+        saved.append(name)
+    assert saved == [1, 2, 3, 4, "often", 4, "usual"]

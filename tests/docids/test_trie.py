@@ -176,7 +176,7 @@ def test_a_folder_without_a_trie_is_refused(tmp_path):
     with pytest.raises(ValueError, match="manifest"):
         Trie.load(tmp_path)
     (tmp_path / "manifest.json").write_text('{"files": {}}')
-    with pytest.raises(FileNotFoundError, match="trie.json"):
+    with pytest.raises(ValueError, match=r"manifest\.json: changed .* does not list trie\.json"):
         Trie.load(tmp_path)
 
 

@@ -1,5 +1,6 @@
 """Judged queries: read from every place, merged by their texts, and written as they are read."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -50,6 +51,24 @@ def test_what_is_written_is_read_back(tmp_path_factory, judged):
     path = tmp_path_factory.mktemp("written") / "judged.jsonl"
     judged.write(path)
     assert JudgedQueries.load(path) == judged
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        (
+            '{"qid": "2", "text": "b", "grades": {"d": "1"}}',
+            ":2: grades.d: expected a whole number, found '1'",
+        ),
+        ('{"qid": "2", "text": "b"}', ":2: grades: missing"),
+        ('{"qid": "2"', ": cannot be read: JSONDecodeError"),
+    ],
+)
+def test_a_line_that_is_no_judged_query_is_refused_by_name(tmp_path, line, expected):
+    path = tmp_path / "judged.jsonl"
+    path.write_text('{"qid": "1", "text": "a", "grades": {"d": 1}}\n' + line)
+    with pytest.raises(ValueError, match=re.escape(f"{path}{expected}")):
+        JudgedQueries.load(path)
 
 
 def test_only_queries_with_a_relevant_document_are_learned_from():

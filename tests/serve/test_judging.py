@@ -99,6 +99,13 @@ BAD = {
     "no list": (given(), "the body: "),
     "nothing": ([], "the body: "),
     "too many": ([given()] * 101, "the body: "),
+    "too many, all of them wrong": ([1] * 101, "the body: expected at most 100 items, found 101"),
+    "several wrong ones": ([1, 2], "[0]: "),
+    "too many fields": (
+        [given(**{f"more{number}": 1 for number in range(20)})],
+        "[0]: expected at most 20 fields, found 24",
+    ),
+    "too many values": ([[1] * 4_000], "the body: expected at most 2,000 values"),
     "qid of another query": (
         [given(qid="7"), given(query="duku", qid="7")],
         "[1]: the qid '7' belongs to the query 'baka beke'",

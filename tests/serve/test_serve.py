@@ -693,7 +693,12 @@ def test_an_incomplete_request_times_out(server):
     _, address = server("--timeout", 1)
     port = int(address.rsplit(":", 1)[1])
     with socket.create_connection(("127.0.0.1", port), timeout=30) as slow:
-        head = "POST /search HTTP/1.1", "Host: x", "Content-Type: application/json", "Content-Length: 99"
+        head = (
+            "POST /search HTTP/1.1",
+            "Host: 127.0.0.1",
+            "Content-Type: application/json",
+            "Content-Length: 99",
+        )
         slow.sendall("\r\n".join([*head, "", "{"]).encode())
         assert slow.recv(4096).startswith(b"HTTP/1.1 408")
     assert post(address, {"query": "baka"})[0] == 200

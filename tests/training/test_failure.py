@@ -7,6 +7,7 @@ import torch
 from helpers import tiny
 from safetensors.torch import load_file
 
+from gr2.store import AlreadyWriting, writer_lock
 from gr2.training.checkpoints import newest_checkpoint
 from gr2.training.loop import TrainingError, train
 
@@ -77,3 +78,13 @@ def test_a_loss_that_is_no_number_stops_the_training(checkpoints, tmp_path):
     with pytest.raises(TrainingError, match="the loss is nan, not a finite number"):
         train(model.network, broken, batches, config, tmp_path)
     assert newest_checkpoint(tmp_path) is None, "nothing was done, so there is nothing to resume"
+
+
+def test_a_second_training_into_the_same_folder_is_refused(checkpoints, tmp_path):
+    """It would remove the checkpoints of the first."""
+    _, model, objective, batches, config = tiny.prepared(checkpoints["encoder"], steps=2)
+    with writer_lock(tmp_path / "run"), pytest.raises(AlreadyWriting, match="another process is writing it"):
+        train(model.network, objective, batches, config, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+    train(model.network, objective, batches, config, tmp_path / "run")
+    assert newest_checkpoint(tmp_path / "run") is not None

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gr2 import store
-from gr2.store import MANIFEST, atomic_folder, verify, write_json
+from gr2.store import MANIFEST, atomic_folder, verify, write_json, writing
 from gr2.workflows import versions as module
 from gr2.workflows.versions import published, rollback, versions
 
@@ -134,7 +133,7 @@ def test_errors_name_what_is_missing_or_damaged(model, tmp_path):
 
 
 def test_folders_are_replaced_where_the_disk_cannot_exchange_them(model, monkeypatch):
-    monkeypatch.setattr(store, "exchange", lambda one, two: False)
+    monkeypatch.setattr(writing, "exchange", lambda one, two: False)
     publish(model, "b")
     assert names(model) == {1: "a", 2: "b"}
 
@@ -179,7 +178,7 @@ def killed(action, at: int) -> bool:
     ("action", "new"), [(lambda folder: publish(folder, "c", keep=1), "c"), (lambda f: rollback(f, 1), "a")]
 )
 def test_a_process_killed_at_any_file_operation_leaves_the_old_model_or_the_new_one(tmp_path, action, new):
-    if not store.exchange(tmp_path, tmp_path):
+    if not writing.exchange(tmp_path, tmp_path):
         pytest.skip("this file system cannot exchange folders")
     seen = set()
     for at in range(1, 1000):

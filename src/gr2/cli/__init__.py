@@ -71,6 +71,8 @@ def main() -> None:
     except BrokenPipeError:  # the reader has stopped, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(141)
+    except MemoryError:
+        sys.exit("gr2: the memory of this machine does not suffice")
     except (ValueError, OSError, RuntimeError) as error:
         sys.exit(f"gr2: {error}")
     except KeyboardInterrupt:

@@ -4,21 +4,23 @@ A docid is a text, or codes written as `3-17-4` (see `codes`). Docids are unique
 the proposals of a scheme.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 import numpy as np
 import orjson
 from numpy.typing import NDArray
 from safetensors.numpy import load_file, save_file
 
-from gr2.store import atomic_folder, verify, write_json
+from gr2.store import atomic_folder, read_json, steady, typed, verify, write_json
 
 Tokens = tuple[int, ...]
+MAX_TOKEN = 2**31 - 1
+"""Tokens are kept in arrays of 32-bit integers."""
 Tokenise = Callable[[list[str]], list[list[int]]]
 Proposals = Mapping[str, Sequence[tuple[str, float]]]
 """docno → docid texts with their scores, best first."""
@@ -115,16 +117,45 @@ class Docids:
     @classmethod
     def load(cls, folder: str | Path) -> "Docids":
         """Read what `save` wrote and verify its checksums."""
-        folder = Path(folder)
-        verify(folder)
-        content = orjson.loads((folder / "docids.json").read_bytes())
-        rows = [orjson.loads(line) for line in (folder / "docids.jsonl").read_bytes().splitlines()]
+        return steady(Path(folder), cls._read)
+
+    @classmethod
+    def _read(cls, folder: Path) -> "Docids":
+        verify(folder, "docids.json", "docids.jsonl")
+        path = folder / "docids.json"
+        content, rows = read_json(path, _Known), list(_rows(folder / "docids.jsonl"))
+        if content["about"].get("codes") is not None:
+            typed(content["about"]["codes"], int, path, "about.codes")
         return cls(
-            tuple(row["docno"] for row in rows),
-            tuple(row["docid"] for row in rows),
-            tuple(tuple(row["tokens"]) for row in rows),
+            tuple(row[0] for row in rows),
+            tuple(row[1] for row in rows),
+            tuple(row[2] for row in rows),
             content["clashes"],
             content["about"],
             content.get("unique"),
             load_file(path)["code_vectors"] if (path := folder / "codes.safetensors").exists() else None,
         )
+
+
+class _Known(TypedDict):
+    """What docids.json holds."""
+
+    about: dict[str, Any]
+    clashes: dict[str, int]
+    unique: NotRequired[int | None]
+
+
+def _rows(path: Path) -> Iterator[tuple[str, str, Tokens]]:
+    """Docno, docid and tokens of each document."""
+    for number, line in enumerate(path.read_bytes().splitlines(), start=1):
+        try:
+            row = orjson.loads(line)
+            docno, text, tokens = row["docno"], row["docid"], tuple(row["tokens"])
+        except (ValueError, LookupError, TypeError):
+            docno, text, tokens = None, None, ()
+        whole = all(type(token) is int and 0 <= token <= MAX_TOKEN for token in tokens)
+        if type(docno) is not str or type(text) is not str or not whole:
+            raise ValueError(
+                f"{path}:{number}: expected the texts docno and docid, and tokens as whole numbers"
+            )
+        yield docno, text, tokens

@@ -5,14 +5,13 @@ numbered breadth-first, so the children of a node are consecutive: two numbers g
 is a child like any other, so a docid may be a prefix of another.
 """
 
-import json
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 from operator import index
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -179,8 +178,12 @@ class Trie:
     @classmethod
     def load(cls, folder: Path, *, mmap: bool = True) -> "Trie":
         """Read a saved trie and verify its checksums; with `mmap` only what is used stays in memory."""
-        store.verify(folder)
-        about = json.loads((folder / "trie.json").read_text(encoding="utf-8"))
+        return store.steady(folder, lambda folder: cls._read(folder, mmap=mmap))
+
+    @classmethod
+    def _read(cls, folder: Path, *, mmap: bool) -> "Trie":
+        store.verify(folder, "trie.json", *(f"{name}.npy" for name in ARRAYS))
+        about = store.read_json(folder / "trie.json", _About)
         # "c" (copy on write) and not "r": torch.from_numpy warns about read-only arrays.
         mode: Literal["c"] | None = "c" if mmap else None
         stored: dict[str, Any] = {name: np.asarray(np.load(folder / f"{name}.npy", mode)) for name in ARRAYS}
@@ -192,6 +195,13 @@ class Trie:
         leaves = np.zeros(self.issued + 1, np.int32)
         leaves[self.leaf_docid] = self.leaf
         return leaves
+
+
+class _About(TypedDict):
+    """What trie.json holds."""
+
+    end: int
+    issued: int
 
 
 def _assemble(first: Int32, token: Int32, leaf_docid: ArrayLike, *, end: int, issued: int) -> Trie:

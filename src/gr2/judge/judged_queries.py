@@ -8,12 +8,13 @@ import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypedDict
 
 from gr2.data.collection import Qrels
 from gr2.judge.imports import read_rows
 from gr2.judge.judgements import qid_of
 from gr2.judge.store import LOG, JudgementStore
-from gr2.store import write_text
+from gr2.store import readable, typed, write_text
 
 NAMED = 5
 """Unknown documents that an error names."""
@@ -114,5 +115,15 @@ class JudgedQueries:
     @classmethod
     def load(cls, path: Path) -> "JudgedQueries":
         """Read what `write` wrote."""
-        rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+        with readable(path):
+            values = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+        rows = [typed(value, _Row, f"{path}:{number}") for number, value in enumerate(values, start=1)]
         return cls({row["qid"]: row["text"] for row in rows}, {row["qid"]: row["grades"] for row in rows})
+
+
+class _Row(TypedDict):
+    """A line of what `write` wrote."""
+
+    qid: str
+    text: str
+    grades: dict[str, int]

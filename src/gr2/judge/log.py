@@ -21,6 +21,7 @@ from typing import Any
 import orjson
 
 from gr2.data.formats.lines import FormatError
+from gr2.store import flush_folder
 
 LINE = re.compile(rb'\{"crc32":"([0-9a-f]{8})","entry":(\{.*\})\}', re.DOTALL)
 Entry = Mapping[str, Any]
@@ -108,12 +109,3 @@ def open_log(path: Path, *, write: bool = False) -> Iterator[OpenLog]:
         yield OpenLog(path, descriptor)
     finally:
         os.close(descriptor)  # also releases the lock
-
-
-def flush_folder(folder: Path) -> None:
-    """Flush the names of a folder's files to disk."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

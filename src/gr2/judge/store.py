@@ -5,6 +5,7 @@ processes and threads may add at once. Nothing is ever deleted; `undo` adds a li
 """
 
 import json
+import zlib
 from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
@@ -13,7 +14,7 @@ from threading import RLock
 
 from gr2.data.formats.lines import FormatError
 from gr2.judge.judgements import History, Judgement, Key, Source, checked, entry_of, merge, qid_of
-from gr2.judge.log import OpenLog, flush_folder, open_log
+from gr2.judge.log import OpenLog, open_log
 from gr2.store import write_json
 
 CONFIG, LOG = "config.json", "judgements.jsonl"
@@ -189,8 +190,11 @@ def read_config(folder: Path) -> JudgeConfig:
         raise ValueError(f"{folder}: expected a folder of judgements, with {CONFIG} and {LOG}")
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
-        if not isinstance(values, dict) or values.pop("kind", None) != KIND:
+        if not isinstance(values, dict) or values.get("kind") != KIND:
             raise ValueError(f"it lacks the kind {KIND!r}")
+        if values.pop("crc32", None) not in (None, _checksum(values)):
+            raise ValueError("it was changed since it was written (its checksum differs)")
+        del values["kind"]
         return JudgeConfig(**values | {"words": tuple(values.get("words", ()))})
     except (ValueError, TypeError) as error:
         raise ValueError(f"{path}: expected the settings of a folder of judgements: {error}") from None
@@ -210,6 +214,11 @@ def is_filled(folder: Path) -> bool:
     return folder.exists() and any(folder.iterdir())
 
 
+def _checksum(values: Mapping[str, object]) -> str:
+    """A checksum of settings, whatever the order and layout of their JSON."""
+    return f"{zlib.crc32(json.dumps(values, sort_keys=True).encode()):08x}"
+
+
 def _make(folder: Path, config: JudgeConfig) -> JudgeConfig:
     """Make a folder unless there is one; an existing folder must have the same settings."""
     names = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
@@ -220,8 +229,8 @@ def _make(folder: Path, config: JudgeConfig) -> JudgeConfig:
         if not (folder / CONFIG).exists():
             if log.read(0, 1)[0]:
                 raise ValueError(f"{folder / CONFIG}: missing, although there are judgements")
-            write_json(folder / CONFIG, {"kind": KIND, **asdict(config)})
-            flush_folder(folder)
+            values = {"kind": KIND, **asdict(config)}
+            write_json(folder / CONFIG, values | {"crc32": _checksum(values)})
     found = read_config(folder)
     if found != config:
         raise ValueError(f"{folder / CONFIG}: has {found}, which differs from {config}")

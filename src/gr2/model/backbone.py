@@ -20,8 +20,19 @@ from torch import Tensor, nn
 from gr2.docids.docids import Tokenise
 from gr2.model.families import Family, configuration, dropout_of, family_of, transformers
 from gr2.model.quantised_io import Storage, load_weights, save_weights
+from gr2.model.tokenizer_files import save_tokenizer
 from gr2.model.weight_files import read_weights, stored_tensor
-from gr2.store import MANIFEST, atomic_folder, sha256, verify, write_json, write_text
+from gr2.store import (
+    MANIFEST,
+    atomic_folder,
+    read_json,
+    sha256,
+    steady,
+    typed,
+    verify,
+    write_json,
+    write_text,
+)
 
 START, END, FIRST = 0, 1, 2
 """The decoder's own vocabulary: 0 is start and padding, 1 is end, docid tokens begin at 2."""
@@ -71,7 +82,7 @@ def parts_of(backbone: str | Path, fresh: FreshDecoder, *, dropout: bool = False
     _check(backbone)
     backbone = located(backbone)
     if is_own(backbone):
-        return _from_own(Path(backbone), dropout)
+        return steady(Path(backbone), lambda folder: _from_own(folder, dropout))
     family, config = family_of(backbone), configuration(backbone, dropout=dropout)
     if family == "t5":
         return _from_t5(backbone, config)
@@ -84,8 +95,7 @@ def makes_vectors(backbone: str | Path) -> bool:
     if is_static(backbone):
         return True
     if is_own(backbone):
-        content = json.loads((Path(backbone) / OWN).read_text(encoding="utf-8"))
-        return bool(content["family"] == "encoder")
+        return read_json(Path(backbone) / OWN, dict[str, Any]).get("family") == "encoder"
     return not transformers().AutoConfig.from_pretrained(backbone).is_encoder_decoder
 
 
@@ -113,10 +123,12 @@ def tokeniser(backbone: str, *, max_tokens: int = 32) -> Tokenise:
 
 
 def located(backbone: str | Path) -> str | Path:
-    """The folder of a backbone that comes with the package; any other name or path unchanged."""
-    embedded, here = EMBEDDED / backbone, Path(backbone)
-    is_one = (here / OWN).is_file() or (here / "config.json").is_file()
-    return embedded if embedded.is_dir() and not is_one else backbone
+    """The folder of a backbone that comes with the package; any other name or path unchanged.
+
+    A folder of the same name in the working directory is not meant: as a path it is `./gr2-mini`.
+    """
+    name = str(backbone)
+    return EMBEDDED / name if Path(name).name == name and (EMBEDDED / name).is_dir() else backbone
 
 
 def identity(backbone: str | Path) -> str:
@@ -138,7 +150,7 @@ def is_own(backbone: str | Path) -> bool:
 
 def is_static(backbone: str | Path) -> bool:
     """Whether it is a folder of a static encoder, which makes vectors but has no layers to train."""
-    config = Path(backbone) / "config.json"
+    config = Path(located(backbone)) / "config.json"
     if not config.is_file():
         return False
     try:
@@ -191,32 +203,32 @@ def save_backbone(
             write_text(temporary / "README.md", card)
         encoder.config.save_pretrained(temporary / "encoder")
         decoder.config.save_pretrained(temporary / "decoder")
-        tokenizer.save_pretrained(temporary / "tokenizer")
+        save_tokenizer(tokenizer, temporary / "tokenizer")
         everything = dict(weights) | {f"tables.{name}": table for name, table in tables.items()}
         save_weights(everything, temporary / "weights.safetensors", storage)
         write_json(temporary / OWN, {"format": FORMAT, "family": family, **about})
 
 
 def _from_own(folder: Path, dropout: bool) -> Parts:
-    verify(folder)
-    content = json.loads((folder / OWN).read_text(encoding="utf-8"))
+    verify(folder, OWN, "weights.safetensors")
+    content = read_json(folder / OWN, dict[str, Any])
     if content.get("format") != FORMAT:
         raise ValueError(f"{folder}: has format {content.get('format')}, this version reads {FORMAT}")
-    family: Family = content["family"]
+    family: Family = typed(content.get("family"), Family, folder / OWN, "family")  # type: ignore[arg-type]
     stored = load_weights(folder / "weights.safetensors")
     encoder, decoder = empty_stacks(family, folder / "encoder", folder / "decoder", dropout=dropout)
     encoder.load_state_dict(_below("encoder.", stored), strict=False)
     decoder.load_state_dict(_below("decoder.", stored), strict=False)
     words = encoder.get_input_embeddings().weight.detach()
     own = _below("tables.", stored)
-    scale = content.get("scale", width_of(decoder.config) ** -0.5)
-    first, last = content["special"]
+    scale = typed(content.get("scale", width_of(decoder.config) ** -0.5), float, folder / OWN, "scale")
+    special = typed(content.get("special"), tuple[int, int], folder / OWN, "special")
     more = {n: v for n, v in stored.items() if not n.startswith(("encoder.", "decoder.", "tables."))}
     return Parts(
         family,
         encoder,
         decoder,
-        (first, last),
+        special,
         own.get("embedding", words),
         own.get("head", words * scale),
         more,

@@ -35,7 +35,7 @@ class CrossEncoder:
         if logits != 1:
             raise ValueError(f"{checkpoint}: a cross-encoder has one logit, this checkpoint has {logits}")
         network, found = hf.AutoModelForSequenceClassification.from_pretrained(
-            checkpoint, dtype=torch.float32, output_loading_info=True
+            checkpoint, dtype=torch.float32, output_loading_info=True, use_safetensors=True
         )
         if missing := sorted(found["missing_keys"]):
             raise ValueError(f"{checkpoint}: has no weights for {', '.join(missing[:3])}")

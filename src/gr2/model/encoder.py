@@ -43,7 +43,9 @@ class Encoder:
         hf = import_module("transformers")
         kind = hf.AutoConfig.from_pretrained(backbone)
         reader = hf.AutoModelForTextEncoding if kind.model_type in T5_LIKE else hf.AutoModel
-        model, found = reader.from_pretrained(backbone, dtype=torch.float32, output_loading_info=True)
+        model, found = reader.from_pretrained(
+            backbone, dtype=torch.float32, output_loading_info=True, use_safetensors=True
+        )
         missing = {name for name in found["missing_keys"] if not name.startswith(("pooler.", "decoder."))}
         network = model
         if kind.is_encoder_decoder:

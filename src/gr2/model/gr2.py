@@ -3,13 +3,12 @@
 `save_pretrained` writes the folder, `from_pretrained` reads it, and `search` goes through `Searcher`.
 """
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 import torch
@@ -23,15 +22,27 @@ from gr2.docids.trie import Trie
 from gr2.judge.judged_queries import JudgedQueries
 from gr2.model.backbone import tokeniser, tokenizer_of
 from gr2.model.card import card
-from gr2.model.config import GR2Config, NetworkConfig, SearchConfig
+from gr2.model.config import GR2Config, SearchConfig
 from gr2.model.device import device_of
 from gr2.model.encoder import Encoder
+from gr2.model.families import Family
 from gr2.model.look_ahead import LookAhead
 from gr2.model.look_ahead_io import load_look_ahead, save_look_ahead
 from gr2.model.network import END, FIRST, Network
 from gr2.model.query_encoder import QueryEncoder, WordEncoder
 from gr2.model.searcher import Result, Searcher
-from gr2.store import atomic_folder, verify, write_json, write_text
+from gr2.model.tokenizer_files import save_tokenizer
+from gr2.store import (
+    MANIFEST,
+    atomic_folder,
+    read_json,
+    readable,
+    steady,
+    typed,
+    verify,
+    write_json,
+    write_text,
+)
 
 FORMAT = 2
 """Format of a model folder. Format 1 had other names in config.json; `from_pretrained` still reads it."""
@@ -39,6 +50,12 @@ JUDGED = "judged.jsonl"
 """The judgements that look-ahead learned from, in a model folder."""
 RENAMED = {"longest": "max_tokens", "loud": "unit_norm_head"}
 """Names of fields of config.json in format 1 → their current names."""
+
+NEEDED = (
+    *("config.json", "network.safetensors", "encoder/config.json", "decoder/config.json"),
+    *(f"docids/{MANIFEST}", f"trie/{MANIFEST}", "tokenizer/tokenizer_config.json"),
+)
+"""Files without which a folder is no model."""
 
 
 class GR2:
@@ -141,7 +158,7 @@ class GR2:
             )
             self.network.encoder.config.save_pretrained(temporary / "encoder")
             self.network.decoder.config.save_pretrained(temporary / "decoder")
-            self.tokenizer.save_pretrained(temporary / "tokenizer")
+            save_tokenizer(self.tokenizer, temporary / "tokenizer")
             self.docids.save(temporary / "docids")
             self.trie.save(temporary / "trie")
             self.save_learned(temporary)
@@ -177,25 +194,25 @@ class GR2:
     @classmethod
     def from_pretrained(cls, folder: str | Path, *, device: str = "auto") -> "GR2":
         """Load a folder that `save_pretrained` wrote; a damaged file or an unknown format is an error."""
+        return steady(Path(folder), lambda folder: cls._read(folder, device))
+
+    @classmethod
+    def _read(cls, folder: Path, device: str) -> "GR2":
         from transformers import AutoTokenizer
 
-        folder = Path(folder)
-        verify(folder)
-        content = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-        if content.get("format") not in (1, FORMAT):
-            raise ValueError(f"{folder}: has format {content.get('format')}, this version reads {FORMAT}")
-        stored = {RENAMED.get(name, name): value for name, value in content["config"].items()}
-        shape = {RENAMED.get(name, name): value for name, value in stored["network"].items()}
-        config = GR2Config(**{**stored, "network": NetworkConfig(**shape)})
-        docids = Docids.load(folder / "docids")
-        tokenizer: Any = AutoTokenizer.from_pretrained(folder / "tokenizer")
-        network = Network.empty(
-            content["family"],
-            folder / "encoder",
-            folder / "decoder",
-            FIRST + len(alphabet_of(docids)),
-            config.network,
-        )
+        verify(folder, *NEEDED)
+        content = _content(folder)
+        config, docids = content["config"], Docids.load(folder / "docids")
+        with readable(folder / "tokenizer"):
+            tokenizer: Any = AutoTokenizer.from_pretrained(folder / "tokenizer")
+        with readable(folder / "encoder", folder / "decoder"):
+            network = Network.empty(
+                content["family"],
+                folder / "encoder",
+                folder / "decoder",
+                FIRST + len(alphabet_of(docids)),
+                config.network,
+            )
         network.load(load_file(folder / "network.safetensors"))
         network.to(device_of(device))
         model = cls(network, tokenizer, docids, config, content["provenance"])
@@ -205,6 +222,33 @@ class GR2:
         if (folder / JUDGED).is_file():
             model.judged = JudgedQueries.load(folder / JUDGED)
         return model
+
+
+class _Content(TypedDict):
+    """What config.json holds."""
+
+    format: int
+    family: Family
+    config: GR2Config
+    provenance: dict[str, Any]
+
+
+def _content(folder: Path) -> _Content:
+    path = folder / "config.json"
+    content = read_json(path, dict[str, Any])
+    if content.get("format") not in (1, FORMAT):
+        raise ValueError(f"{folder}: has format {content.get('format')}, this version reads {FORMAT}")
+    content["config"] = _renamed(content.get("config"))
+    found = typed(content, _Content, path)
+    typed(found["provenance"].get("training", {}), dict[str, Any], path, "provenance.training")
+    return found
+
+
+def _renamed(value: object) -> object:
+    """An object with the current names of its fields, at every depth."""
+    if not isinstance(value, dict):
+        return value
+    return {RENAMED.get(name, name): _renamed(each) for name, each in value.items()}
 
 
 def _check_tokens(docids: Docids, backbone: str, *, some: int = 100) -> None:

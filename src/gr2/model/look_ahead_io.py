@@ -3,14 +3,14 @@
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import load_file, save_file
 from scipy import sparse
 
-from gr2.bm25 import BM25, BM25Config
+from gr2.bm25 import BM25
 from gr2.model.config import LookAheadConfig
 from gr2.model.document_vectors import Pieces
 from gr2.model.look_ahead import LookAhead, Memory
@@ -18,7 +18,7 @@ from gr2.model.query_encoder import WordMap
 from gr2.model.static_encoder import StaticEncoder
 from gr2.model.vector_storage import Arrays, read_stored
 from gr2.model.word_weights import WordWeights
-from gr2.store import atomic_folder, verify, write_json
+from gr2.store import atomic_folder, read_json, steady, verify, write_json
 
 WORDS: Mapping[type[BM25] | type[WordWeights], str] = {BM25: "bm25", WordWeights: "words"}
 """The folder of each kind of words."""
@@ -41,23 +41,33 @@ def save_look_ahead(look_ahead: LookAhead, folder: Path) -> None:
             look_ahead.encoder.save(temporary / "encoder")
 
 
+class _Content(TypedDict):
+    """What look_ahead.json holds."""
+
+    config: LookAheadConfig
+    docnos: tuple[str, ...]
+    mix: float | None
+
+
 def load_look_ahead(folder: Path) -> LookAhead:
     """Read what `save_look_ahead` wrote; a changed byte is refused. Words stay on disk, memory-mapped."""
-    import orjson
+    return steady(folder, _read)
 
-    verify(folder)
-    content = orjson.loads((folder / "look_ahead.json").read_bytes())
-    stored, arrays = content["config"], load_file(folder / "look_ahead.safetensors")
-    gate = None if stored["gate"] is None else tuple(stored["gate"])
-    prior = tuple(stored.get("prior", ()))
+
+def _read(folder: Path) -> LookAhead:
+    verify(folder, "look_ahead.json", "look_ahead.safetensors")
+    content = read_json(folder / "look_ahead.json", _Content)
+    arrays, mix = load_file(folder / "look_ahead.safetensors"), content["mix"]
     vectors, parts = read_stored(arrays, "vectors"), read_stored(arrays, "parts")
     if vectors is None:
         raise ValueError(f"{folder}: look_ahead.safetensors has no vectors of documents")
+    if (parts is None) != (mix is None):
+        raise ValueError(f"{folder}: look_ahead.json must have a mix if, and only if, there are pieces")
     return LookAhead(
-        LookAheadConfig(**{**stored, "bm25": BM25Config(**stored["bm25"]), "gate": gate, "prior": prior}),
-        tuple(content["docnos"]),
+        content["config"],
+        content["docnos"],
         vectors,
-        None if parts is None else Pieces(parts, arrays["starts"], content["mix"]),
+        None if parts is None or mix is None else Pieces(parts, arrays["starts"], mix),
         next((kind.load(folder / name) for kind, name in WORDS.items() if (folder / name).exists()), None),
         read_stored(arrays, "offsets"),
         _memory(arrays, len(content["docnos"])),

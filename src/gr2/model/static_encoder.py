@@ -7,7 +7,6 @@ are already in the table. Vectors have unit length whether or not the configurat
 Shapes: V tokens, W width.
 """
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ from scipy import sparse
 
 from gr2.model.backbone import STATIC, is_static
 from gr2.model.encoder import QUERY_TOKENS, Vectors
-from gr2.store import write_json, write_text
+from gr2.store import read_json, typed, write_json, write_text
 
 TABLE, TOKENIZER, CONFIG = "model.safetensors", "tokenizer.json", "config.json"
 BLOCK = 4096
@@ -66,7 +65,8 @@ class StaticEncoder:
             table = table[stored["mapping"]]
         if "weights" in stored:
             table *= stored["weights"].astype(np.float32)[:, None]
-        name = json.loads((folder / CONFIG).read_text(encoding="utf-8")).get("name", folder.resolve().name)
+        config = read_json(folder / CONFIG, dict[str, Any])
+        name = typed(config.get("name", folder.resolve().name), str, folder / CONFIG, "name")
         found = cls(name, table, (folder / TOKENIZER).read_text(encoding="utf-8"))
         if (most := found._tokenizer.get_vocab_size()) > len(table):
             raise ValueError(f"{folder}: the tokenizer has {most:,} tokens, the table {len(table):,}")

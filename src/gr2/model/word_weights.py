@@ -10,15 +10,14 @@ Shapes: Q queries, N documents, T terms, P words of all documents.
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
-import orjson
 from numpy.typing import NDArray
 from safetensors.numpy import load_file, save_file
 
 from gr2.bm25 import BM25, BM25Config, query_terms
-from gr2.store import atomic_folder, verify, write_json
+from gr2.store import atomic_folder, read_json, steady, verify, write_json
 
 STEPS = 255
 ARRAYS, CONTENT = "words.safetensors", "words.json"
@@ -91,14 +90,27 @@ class WordWeights:
     @classmethod
     def load(cls, folder: Path) -> "WordWeights":
         """Read what `save` wrote; a changed byte is refused."""
-        verify(folder)
-        content, arrays = orjson.loads((folder / CONTENT).read_bytes()), load_file(folder / ARRAYS)
+        return steady(folder, cls._read)
+
+    @classmethod
+    def _read(cls, folder: Path) -> "WordWeights":
+        verify(folder, CONTENT, ARRAYS)
+        content, arrays = read_json(folder / CONTENT, _Content), load_file(folder / ARRAYS)
         return cls(
-            BM25Config(**content["config"]),
-            tuple(content["docnos"]),
+            content["config"],
+            content["docnos"],
             {term: place for place, term in enumerate(content["terms"])},
             arrays["starts"],
             arrays["documents"],
             arrays["weights"],
             content["step"],
         )
+
+
+class _Content(TypedDict):
+    """What words.json holds."""
+
+    config: BM25Config
+    docnos: tuple[str, ...]
+    terms: tuple[str, ...]
+    step: float

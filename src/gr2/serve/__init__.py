@@ -6,7 +6,8 @@
 | docid_path.py document_lookup.py | a docid's path through the trie; titles, snippets, filters and BM25 |
 | batching.py | requests of many clients → batches for one worker thread, behind a bounded queue |
 | served_model.py service.py | a model that answers, replaced as a whole; a request → its answers |
-| schema.py app.py guard.py metrics.py | HTTP: bodies, routes, checks before them, Prometheus metrics |
+| schema.py app.py metrics.py | HTTP: bodies, routes, Prometheus metrics |
+| guard.py hosts.py bounds.py connection.py | checks before every route; limits of slow clients |
 | judging.py learning.py | what there is to judge; learning from it, and going back |
 | judging_schema.py judging_routes.py | HTTP: their bodies and routes |
 | pages.py page/ | the search page and the page of judging; each is sent as one file |
@@ -68,19 +69,27 @@ def serve(
     import uvicorn
 
     from gr2.serve.app import build_app
+    from gr2.serve.connection import limited_connection
+    from gr2.serve.hosts import answering_to
     from gr2.serve.judging import Judging
     from gr2.serve.service import Service
 
     listener = _socket(host, port)  # before the model is loaded, so that a port in use is reported at once
     with listener:
-        exposed = not _is_loopback(listener.getsockname()[0])
+        address = listener.getsockname()
+        exposed = not _is_loopback(address[0])
         if judging is not None and exposed and not api_key:
             raise ValueError(f"judging at {host} needs --api-key-file, or anyone could change the model")
         service = Service(folder, config)
+        hosts = answering_to(config.allowed_hosts, address[0], loopback=not exposed)
         settings = uvicorn.Config(
             build_app(
-                service, api_key=api_key, judging=None if judging is None else Judging(service, judging)
+                service,
+                api_key=api_key,
+                hosts=hosts,
+                judging=None if judging is None else Judging(service, judging),
             ),
+            http=limited_connection(config.timeout),
             log_level="warning",
             access_log=False,
             server_header=False,
@@ -89,7 +98,6 @@ def serve(
             timeout_graceful_shutdown=int(config.timeout) + 1,
         )
         listener.listen(2048)
-        address = listener.getsockname()
         name = f"[{address[0]}]" if ":" in address[0] else address[0]
         on_start(
             ServiceInfo(

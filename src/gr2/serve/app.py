@@ -1,7 +1,7 @@
 """The HTTP routes of a `Service`, and its error replies."""
 
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Set
 from contextlib import asynccontextmanager
 from importlib.metadata import version
 from itertools import pairwise
@@ -31,6 +31,7 @@ ERRORS: dict[int | str, dict[str, Any]] = {
     404: {"model": ErrorReply, "description": "The document is unknown."},
     408: {"model": ErrorReply, "description": "The request was not complete in time."},
     413: {"model": ErrorReply, "description": "The request is too large."},
+    421: {"model": ErrorReply, "description": "The service is not called by this name."},
     422: {"model": ErrorReply, "description": "A field is invalid."},
     503: {
         "model": ErrorReply,
@@ -41,10 +42,16 @@ ERRORS: dict[int | str, dict[str, Any]] = {
 logger = logging.getLogger(__name__)
 
 
-def build_app(service: Service, *, api_key: str = "", judging: Judging | None = None) -> FastAPI:
-    """The application of a service, which starts and stops with it; with a key, clients must send it.
+def build_app(
+    service: Service, *, api_key: str = "", hosts: Set[str] = frozenset(), judging: Judging | None = None
+) -> FastAPI:
+    """The application of a service, which starts and stops with it.
 
-    With `judging`, its results can be judged and learned from.
+    Args:
+        service: What answers.
+        api_key: The key that clients must send; empty for none.
+        hosts: The names by which clients may call the service; empty for any.
+        judging: With it, results can be judged and learned from.
     """
     learning = None if judging is None else Learning(service, judging.store.folder)
 
@@ -64,7 +71,8 @@ def build_app(service: Service, *, api_key: str = "", judging: Judging | None = 
         docs_url=None,  # both pages load scripts from other hosts
         redoc_url=None,
     )
-    app.add_middleware(Guard, api_key=api_key, timeout=service.config.timeout, metrics=service.metrics)
+    timeout = service.config.timeout
+    app.add_middleware(Guard, api_key=api_key, hosts=hosts, timeout=timeout, metrics=service.metrics)
     # `Guard` checks the key; this only describes it in the OpenAPI schema.
     secured = [Security(APIKeyHeader(name="X-API-Key", auto_error=False))] if api_key else []
     _handle_errors(app)
@@ -123,9 +131,9 @@ def _handle_errors(app: FastAPI) -> None:
 
     @app.exception_handler(RequestValidationError)
     async def invalid(request: Request, error: RequestValidationError) -> JSONResponse:
-        problems = [_sentence(one) for one in error.errors()]
+        problems = error.errors()
         more = f"; and {len(problems) - 3} more" if len(problems) > 3 else ""
-        return JSONResponse({"detail": "; ".join(problems[:3]) + more}, 422)
+        return JSONResponse({"detail": "; ".join(map(_sentence, problems[:3])) + more}, 422)
 
     @app.exception_handler(UnsupportedRequest)
     async def unsupported(request: Request, error: UnsupportedRequest) -> JSONResponse:
@@ -157,4 +165,4 @@ def _sentence(problem: Any) -> str:
 
 
 def _errors(*codes: int) -> dict[int | str, dict[str, Any]]:
-    return {code: ERRORS[code] for code in codes}
+    return {code: ERRORS[code] for code in sorted({421, *codes})}

@@ -37,6 +37,9 @@ class ServiceConfig:
     """Where the model runs: cpu, cuda, mps, or auto for the best one available."""
     bm25: bool = True
     """Offer a BM25 ranking for comparison, if the model folder contains the documents."""
+    allowed_hosts: tuple[str, ...] = ()
+    """Names by which clients may call the service (header Host), `*` for any. By default localhost and the
+    loopback addresses if only this machine can connect, else any."""
     bm25_documents: int = 200_000
     """Maximum documents for BM25; its index is built at startup and kept in memory."""
 

@@ -1,4 +1,4 @@
-"""Checks before every route: the API key, and the size and duration of a request's body. Counts requests.
+"""Checks before every route: host name, API key, and size and duration of the body. Counts requests.
 
 Plain ASGI, because a body that is too large must be rejected before it is in memory.
 """
@@ -6,11 +6,13 @@ Plain ASGI, because a body that is too large must be rejected before it is in me
 import asyncio
 import hmac
 import json
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, MutableMapping, Set
 from time import perf_counter
 from typing import Any
 
+from gr2.serve.bounds import VALUES, too_many_values
 from gr2.serve.config import BODY_BYTES
+from gr2.serve.hosts import name_of
 from gr2.serve.metrics import Metrics
 
 Message = MutableMapping[str, Any]
@@ -44,9 +46,9 @@ class Rejected(Exception):
 class Guard:
     """ASGI middleware."""
 
-    def __init__(self, app: App, *, api_key: str, timeout: float, metrics: Metrics) -> None:
-        """Wrap `app`; an empty `api_key` means that no key is required."""
-        self.app, self.metrics = app, metrics
+    def __init__(self, app: App, *, api_key: str, hosts: Set[str], timeout: float, metrics: Metrics) -> None:
+        """Wrap `app`; an empty `api_key` means that no key is required, empty `hosts` that any is allowed."""
+        self.app, self.metrics, self.hosts = app, metrics, hosts
         self.key, self.timeout = api_key.encode(), timeout
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
@@ -64,8 +66,11 @@ class Guard:
             await send(message)
 
         try:
+            self._check_host(scope)
             self._check_key(scope)
             body = await self._body(scope, receive)
+            if too_many_values(body):
+                raise Rejected(422, f"the body: expected at most {VALUES:,} values")
             await self.app(scope, _replayed(body, receive), counted_send)
         except Rejected as rejected:
             await _reply(counted_send, rejected)
@@ -76,6 +81,10 @@ class Guard:
             self.metrics.requests.labels(route, str(status)).inc()
             if route == "/search" and status == 200:
                 self.metrics.search_seconds.observe(perf_counter() - began)
+
+    def _check_host(self, scope: MutableMapping[str, Any]) -> None:
+        if self.hosts and name_of(dict(scope["headers"]).get(b"host", b"")) not in self.hosts:
+            raise Rejected(421, "the service is not called by this name; its operator can allow it")
 
     def _check_key(self, scope: MutableMapping[str, Any]) -> None:
         if not self.key or scope["path"] in OPEN:

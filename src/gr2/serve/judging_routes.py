@@ -37,6 +37,7 @@ from gr2.serve.schema import ErrorReply, Query, SnippetPart
 ERRORS: dict[int | str, dict[str, Any]] = {
     401: {"model": ErrorReply, "description": "The API key is missing or wrong."},
     409: {"model": ErrorReply, "description": "Not possible now."},
+    421: {"model": ErrorReply, "description": "The service is not called by this name."},
     422: {"model": ErrorReply, "description": "A field is invalid; nothing was written."},
     503: {"model": ErrorReply, "description": "The service is overloaded."},
 }

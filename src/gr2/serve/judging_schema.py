@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import FailFast, Field, StrictInt
 
-from gr2.serve.schema import Query, SnippetPart, StrictModel
+from gr2.serve.schema import Query, RequestModel, SnippetPart, StrictModel, at_most
 
 JUDGEMENTS = 100
 """Maximum judgements of a request."""
@@ -19,7 +19,7 @@ JudgeName = Annotated[str, Field(min_length=1, max_length=NAME_CHARACTERS)]
 Key = Annotated[str, Field(min_length=1, max_length=KEY_CHARACTERS)]
 
 
-class JudgementBody(StrictModel):
+class JudgementBody(RequestModel):
     """One grade that a judge gives to a document for a query."""
 
     query: Query
@@ -31,20 +31,22 @@ class JudgementBody(StrictModel):
     """By default that of a known query with the same text."""
 
 
-JudgementBodies = Annotated[list[JudgementBody], FailFast(), Field(min_length=1, max_length=JUDGEMENTS)]
+JudgementBodies = Annotated[
+    list[JudgementBody], FailFast(), Field(min_length=1, max_length=JUDGEMENTS), at_most(JUDGEMENTS)
+]
 
 
-class JudgeBody(StrictModel):
+class JudgeBody(RequestModel):
     """Who asks."""
 
     judge: JudgeName
 
 
-class LearnBody(StrictModel):
+class LearnBody(RequestModel):
     """No settings: `{}`. A body is required because a page of another site cannot send JSON unasked."""
 
 
-class RollbackBody(StrictModel):
+class RollbackBody(RequestModel):
     """Which version of the model to go back to."""
 
     number: Annotated[StrictInt, Field(ge=0)] | None = None

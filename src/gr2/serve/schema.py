@@ -1,4 +1,8 @@
-"""The bodies of requests, validated field by field, and of replies."""
+"""The bodies of requests, validated field by field, and of replies.
+
+The number of items is checked before the items, and a list is left at its first invalid item: a request that
+is refused must cost next to nothing.
+"""
 
 import re
 from typing import Annotated, Any, Literal
@@ -9,14 +13,18 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Discriminator,
+    FailFast,
     Field,
     StrictBool,
     Tag,
     WithJsonSchema,
+    model_validator,
 )
 
 from gr2.serve.config import DOCNOS, QUERIES, QUERY_CHARACTERS, RESULTS
 
+FIELDS = 20
+"""Maximum fields of an object in a request."""
 CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")  # and lone surrogates
 _CHARACTER = r"[^\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f]"
 _QUERY = {
@@ -42,6 +50,17 @@ def _as_list(value: Any) -> Any:
     return [value] if isinstance(value, str) else value
 
 
+def at_most(count: int) -> BeforeValidator:
+    """Check the length of a list before its items."""
+
+    def check(value: Any) -> Any:
+        if isinstance(value, list) and len(value) > count:
+            raise ValueError(f"expected at most {count:,} items, found {len(value):,}")
+        return value
+
+    return BeforeValidator(check)
+
+
 def _not_coerced(value: Any) -> Any:
     if isinstance(value, bool | str):
         raise ValueError("expected an integer")
@@ -51,8 +70,10 @@ def _not_coerced(value: Any) -> Any:
 Query = Annotated[str, AfterValidator(_checked)]
 Queries = Annotated[
     list[Query],
-    BeforeValidator(_as_list),
+    FailFast(),
     Field(min_length=1, max_length=QUERIES),
+    at_most(QUERIES),
+    BeforeValidator(_as_list),
     WithJsonSchema(
         {"anyOf": [_QUERY, {"type": "array", "items": _QUERY, "minItems": 1, "maxItems": QUERIES}]}
     ),
@@ -65,13 +86,24 @@ class StrictModel(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
 
-class DocnoFilter(StrictModel):
+class RequestModel(StrictModel):
+    """The base of all objects in a request: many unknown fields are one error."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _few_fields(cls, value: Any) -> Any:
+        if isinstance(value, dict) and len(value) > FIELDS:
+            raise ValueError(f"expected at most {FIELDS} fields, found {len(value):,}")
+        return value
+
+
+class DocnoFilter(RequestModel):
     """Only these documents; unknown docnos are ignored."""
 
-    docnos: list[str] = Field(min_length=1, max_length=DOCNOS)
+    docnos: Annotated[list[str], FailFast(), Field(min_length=1, max_length=DOCNOS), at_most(DOCNOS)]
 
 
-class FieldFilter(StrictModel):
+class FieldFilter(RequestModel):
     """Only documents whose field contains a text, ignoring the case of A-Z."""
 
     field: Literal["docno", "title", "url"]
@@ -94,7 +126,7 @@ Filter = Annotated[
 ]
 
 
-class SearchBody(StrictModel):
+class SearchBody(RequestModel):
     """One or more queries, with options."""
 
     model_config = ConfigDict(

@@ -28,6 +28,7 @@ from gr2.serve.schema import (
     StepReply,
 )
 from gr2.serve.served_model import Asked, ServedModel, answer
+from gr2.store import steady
 
 T = TypeVar("T")
 
@@ -38,9 +39,10 @@ class Service:
     def __init__(self, folder: Path, config: ServiceConfig) -> None:
         """Load and verify the folder."""
         self.folder, self.config, self.metrics = folder, config, Metrics()
-        self.model = ServedModel(folder, config)
-        """The present model; a request reads it once, so that it is answered by one model."""
-        self.documents = DocumentLookup(folder, config)
+        self.model, self.documents = steady(
+            folder, lambda folder: (ServedModel(folder, config), DocumentLookup(folder, config))
+        )
+        """The present model, which a request reads once, so that one model answers it; and its documents."""
         self.batcher: Batcher[Asked, SearchResult] = Batcher(
             answer,
             queue=config.queue,

@@ -9,13 +9,13 @@ import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypedDict
 
 import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from gr2.store import atomic_folder, verify, write_json, write_text
+from gr2.store import atomic_folder, read_json, verify, write_json, write_text
 
 CHECKPOINT = "checkpoint-"
 METRICS = "metrics.jsonl"
@@ -72,6 +72,15 @@ class State:
     """Validations since the best one."""
 
 
+class _Content(TypedDict):
+    """What state.json holds."""
+
+    step: int
+    best_value: float | None
+    bad_validations: int
+    config: dict[str, Any]
+
+
 def newest_checkpoint(folder: Path) -> Path | None:
     """The last complete checkpoint, or None; an older one is removed only after a newer one is complete."""
     return max(folder.glob(f"{CHECKPOINT}*"), default=None)
@@ -107,9 +116,9 @@ def restore(
     checkpoint = newest_checkpoint(folder)
     if checkpoint is None:
         return State()
-    verify(checkpoint)
-    content = json.loads((checkpoint / "state.json").read_text(encoding="utf-8"))
-    stored = content.pop("config")
+    verify(checkpoint, "state.json", "network.safetensors", "optimiser.safetensors")
+    content = read_json(checkpoint / "state.json", _Content)
+    stored = content["config"]
     if stored != settings:
         changed = ", ".join(_differences(stored, settings))
         raise ValueError(f"{checkpoint}: was written with another {changed}; it cannot be resumed")
@@ -122,7 +131,7 @@ def restore(
     optimiser.load_state_dict({"state": moments, "param_groups": known["param_groups"]})
     device = str(network.device)
     mean, best = (load_file(checkpoint / f"{name}.safetensors", device) for name in ("mean", "best"))
-    return State(mean=mean, best=best, **content)
+    return State(content["step"], mean, best, content["best_value"], content["bad_validations"])
 
 
 def _differences(stored: Mapping[str, Any], settings: Mapping[str, Any]) -> list[str]:

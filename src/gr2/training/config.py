@@ -8,10 +8,10 @@ nothing heavy, because the command line is generated from these classes.
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, is_dataclass, replace
-from pathlib import Path
-from typing import Any, Literal, TypeVar, get_type_hints
+from typing import Any, Literal, TypeVar
 
 from gr2.model.config import LookAheadConfig, NetworkConfig, Normaliser, VectorConfig, VectorStorage
+from gr2.store import typed
 
 Similarity = Literal["cosine", "dot"]
 Constraint = Literal["pair", "next", "level_mean", "off"]
@@ -244,21 +244,7 @@ def from_json(kind: type[Config], stored: Mapping[str, Any]) -> Config:
     >>> from_json(TrainingConfig, {"schedule": {"steps": 5}}).schedule.steps
     5
     """
-    hints = get_type_hints(kind)
-    known = {field.name for field in fields(kind)}  # type: ignore[arg-type]
-    if unknown := sorted(set(stored) - known):
-        raise ValueError(f"{kind.__name__} has no field {unknown[0]!r}; it has: {', '.join(sorted(known))}")
-    values = {name: _from_json(hints[name], value) for name, value in stored.items()}
-    return kind(**values)
-
-
-def _from_json(hint: Any, value: Any) -> Any:
-    """A field's value in the type that it is declared with."""
-    if isinstance(value, Mapping):
-        return from_json(hint, value)
-    if hint is Path:
-        return Path(value)
-    return tuple(value) if isinstance(value, list) else value
+    return typed(dict(stored), kind, kind.__name__)
 
 
 def with_settings(config: Config, settings: Mapping[str, Any]) -> Config:

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from gr2.model.device import has_fused_adamw, to_device
 from gr2.model.network import Network, recompute_activations
+from gr2.store import writer_lock
 from gr2.training.batches import Batch
 from gr2.training.checkpoints import (
     State,
@@ -120,33 +121,34 @@ def train(
     )
     settings = {**asdict(config), "ranks": ranks.count, **(about or {})}
     del settings["checkpoint_minutes"]  # does not affect the weights
-    state = _begin(network, optimiser, folder, settings, ranks)
-    seed = (config.seed, ranks.rank)
-    gradients = Gradients(network, objective, read or encoded, config.optimiser, seed)
-    run = _Run(network, gradients, batches, config, optimiser, ranks)
-    clock = Clock(state.step)
-    while not _over(state, config):
-        begun = time.monotonic()
-        try:
-            parts, examples = run.gradients(state.step)
-        except NotFinite as error:  # the weights themselves may be at fault: they are not saved
-            raise TrainingError(f"training failed at step {state.step + 1}: {error}") from error
-        except BaseException as error:  # the weights are those before the step, so they can be saved
-            if ranks.is_first and state.step > clock.first:
+    with writer_lock(folder) if ranks.is_first else nullcontext():
+        state = _begin(network, optimiser, folder, settings, ranks)
+        seed = (config.seed, ranks.rank)
+        gradients = Gradients(network, objective, read or encoded, config.optimiser, seed)
+        run = _Run(network, gradients, batches, config, optimiser, ranks)
+        clock = Clock(state.step)
+        while not _over(state, config):
+            begun = time.monotonic()
+            try:
+                parts, examples = run.gradients(state.step)
+            except NotFinite as error:  # the weights themselves may be at fault: they are not saved
+                raise TrainingError(f"training failed at step {state.step + 1}: {error}") from error
+            except BaseException as error:  # the weights are those before the step, so they can be saved
+                if ranks.is_first and state.step > clock.first:
+                    save(folder, network, optimiser, state, settings)
+                if not isinstance(error, Exception):
+                    raise
+                raise TrainingError(f"training failed at step {state.step + 1}: {error}") from error
+            run.move(state.step)
+            state.step += 1
+            _average(network, state, config)
+            clock.count(examples, time.monotonic() - begun)
+            value = _validation(network, state, validate, ranks) if validate and _due(state, config) else None
+            if state.step % config.log_every == 0 or value is not None or _over(state, config):
+                progress(_report(folder, state, config, parts, value, clock, ranks))
+            if ranks.is_first and (clock.minutes() > config.checkpoint_minutes or _over(state, config)):
                 save(folder, network, optimiser, state, settings)
-            if not isinstance(error, Exception):
-                raise
-            raise TrainingError(f"training failed at step {state.step + 1}: {error}") from error
-        run.move(state.step)
-        state.step += 1
-        _average(network, state, config)
-        clock.count(examples, time.monotonic() - begun)
-        value = _validation(network, state, validate, ranks) if validate and _due(state, config) else None
-        if state.step % config.log_every == 0 or value is not None or _over(state, config):
-            progress(_report(folder, state, config, parts, value, clock, ranks))
-        if ranks.is_first and (clock.minutes() > config.checkpoint_minutes or _over(state, config)):
-            save(folder, network, optimiser, state, settings)
-            clock.saved = time.monotonic()
+                clock.saved = time.monotonic()
     _put(network, state.best or state.mean)
 
 

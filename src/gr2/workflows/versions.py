@@ -9,7 +9,6 @@ Going back is a publication too, so nothing is lost by it.
 """
 
 import fcntl
-import json
 import os
 import shutil
 import tempfile
@@ -18,8 +17,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
-from gr2.store import MANIFEST, Workspace, atomic_folder, link_files, verify
+from gr2.store import MANIFEST, Workspace, atomic_folder, link_files, read_json, verify
 
 KEPT = 5
 """Earlier models that are kept."""
@@ -108,7 +108,7 @@ def _same(one: Path, two: Path) -> bool:
 
 
 def _version(folder: Path, number: int, *, current: bool) -> Version:
-    about = json.loads((folder / "config.json").read_text(encoding="utf-8")).get("provenance", {})
+    about = read_json(folder / "config.json", dict[str, Any]).get("provenance", {})
     chosen, learned = about.get("look_ahead", {}), about.get("learned", {})
     return Version(
         number,

@@ -16,7 +16,7 @@ from pathlib import Path
 import orjson
 
 from gr2.data.collection import Collection, Qrels, Scan
-from gr2.data.formats.lines import FormatError, Report, find, kind, numbered_lines, refuse
+from gr2.data.formats.lines import FormatError, Report, find, kind, numbered_lines, refuse, small
 from gr2.data.formats.records import TABLES, USUAL_NAMES, DocumentFile, read_queries
 from gr2.data.formats.trec import numbered_qrels, read_topics
 from gr2.store import atomic_folder
@@ -195,7 +195,10 @@ def _fold_file(folder: Path) -> Path | None:
 def _read_folds(path: Path, queries: Mapping[str, str], report: Report) -> tuple[tuple[str, ...], ...]:
     form = '{"0": [qid, ...], "1": [...], ...}'
     try:
-        content = orjson.loads(b"\n".join(line for _, line in numbered_lines(path, report)))
+        whole = bytearray()
+        for _, line in small(path, numbered_lines(path, report), report):
+            whole += line + b"\n"
+        content = orjson.loads(whole)
     except orjson.JSONDecodeError as error:
         report(path, 0, f"expected {form}: {error}")
         return ()

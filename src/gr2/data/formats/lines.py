@@ -7,11 +7,15 @@ An error names the file, the line and what was expected. A reader passes each pr
 import gzip
 import io
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeVar
 
+Text = TypeVar("Text", str, bytes)
 UTF8_BOM = b"\xef\xbb\xbf"
+LINE_BYTES = 8 << 20
+"""Maximum bytes of a line, and of a file that is read whole. Read as JSON, a line can take 25 times as much
+memory, and a small gzip file can hold gigabytes without a line ending."""
 
 
 class FormatError(ValueError):
@@ -65,12 +69,28 @@ def every_line(path: Path, report: Report = refuse) -> Iterator[tuple[int, bytes
     number = 0
     try:
         with _open(path) as stream:
-            for number, line in enumerate(stream, start=1):
+            for number, line in enumerate(iter(lambda: stream.readline(LINE_BYTES + 1), b""), start=1):
+                if len(line) > LINE_BYTES:
+                    report(path, number, f"expected a line of at most {LINE_BYTES:,} bytes")
+                    return
                 yield number, line.removeprefix(UTF8_BOM) if number == 1 else line
     except EOFError:
         report(path, number + 1, "the gzip file ends too early: it is truncated")
     except (gzip.BadGzipFile, zlib.error) as error:
         report(path, number + 1, f"expected a valid gzip file: {error}")
+
+
+def small(
+    path: Path, lines: Iterable[tuple[int, Text]], report: Report = refuse
+) -> Iterator[tuple[int, Text]]:
+    """The lines of a file that is read whole; they end with a report if the file is too large for that."""
+    size = 0
+    for number, line in lines:
+        size += len(line) + 1
+        if size > LINE_BYTES:
+            report(path, number, f"expected a file of at most {LINE_BYTES:,} bytes")
+            return
+        yield number, line
 
 
 def text_lines(path: Path, report: Report = refuse) -> Iterator[tuple[int, str]]:

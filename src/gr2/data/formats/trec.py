@@ -7,10 +7,13 @@ also be CSV files with a header, and qrels any table whose columns are named.
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from array import array
+from collections.abc import Iterable, Iterator, Mapping
+from io import StringIO
+from itertools import chain
 from pathlib import Path
 
-from gr2.data.formats.lines import Report, is_key, kind, refuse, text_lines
+from gr2.data.formats.lines import Report, is_key, kind, refuse, small, text_lines
 from gr2.data.formats.records import QRELS_NAMES, RUN_NAMES, named_cells
 from gr2.data.formats.tables import CSV
 
@@ -22,8 +25,9 @@ LABEL = re.compile(r"^(number|topic|title|description|narrative)\s*:\s*", re.IGN
 
 def read_topics(path: Path, part: str = "title", report: Report = refuse) -> dict[str, str]:
     """Read qid → text; `part` chooses the tag (title, desc, narr) of topics in the SGML-like form."""
-    lines = list(text_lines(path, report))
-    sgml = bool(lines) and lines[0][1].lstrip().startswith("<")
+    lines = text_lines(path, report)
+    first = next(lines, (0, ""))
+    sgml, lines = first[1].lstrip().startswith("<"), chain([first] if first[0] else [], lines)
     topics: dict[str, str] = {}
     found = _sgml_topics(path, lines, part, report) if sgml else _two_columns(path, lines, report)
     for line, qid, text in found:
@@ -34,7 +38,9 @@ def read_topics(path: Path, part: str = "title", report: Report = refuse) -> dic
     return topics
 
 
-def _two_columns(path: Path, lines: list[tuple[int, str]], report: Report) -> Iterator[tuple[int, str, str]]:
+def _two_columns(
+    path: Path, lines: Iterable[tuple[int, str]], report: Report
+) -> Iterator[tuple[int, str, str]]:
     for line, text in lines:
         qid, _, query = text.strip().replace("\t", " ", 1).partition(" ")
         if is_key(qid) and query.strip():
@@ -44,10 +50,13 @@ def _two_columns(path: Path, lines: list[tuple[int, str]], report: Report) -> It
 
 
 def _sgml_topics(
-    path: Path, lines: list[tuple[int, str]], part: str, report: Report
+    path: Path, lines: Iterable[tuple[int, str]], part: str, report: Report
 ) -> Iterator[tuple[int, str, str]]:
-    numbers = [line for line, _ in lines]
-    content = "\n".join(text for _, text in lines)
+    numbers, whole = array("Q"), StringIO(newline="\n")
+    for number, text in small(path, lines, report):
+        whole.write(f"\n{text}" if numbers else text)
+        numbers.append(number)
+    content = whole.getvalue()
     *topics, rest = TOPIC_END.split(content)
     row = 0
     for topic in topics:

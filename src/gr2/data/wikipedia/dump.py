@@ -19,6 +19,9 @@ BLOCK = 1 << 18
 """Bytes that are read at a time."""
 FILE, CATEGORY, MEDIA = 6, 14, -2
 """Namespaces whose links are not part of an article's text: images, categories, sounds."""
+LONGEST_TEXT, LONGEST_TAG, DEEPEST = 64 << 20, 1 << 20, 100
+"""Maximum bytes of an element's text and of a tag, and maximum depth of elements. A page of MediaWiki has at
+most 2 MiB, but a small compressed file can hold gigabytes of anything."""
 ENDS_EARLY = {
     expat.errors.codes[expat.errors.XML_ERROR_NO_ELEMENTS],
     expat.errors.codes[expat.errors.XML_ERROR_UNCLOSED_TOKEN],
@@ -85,6 +88,10 @@ class Dump:
             for block in self._blocks(raw):
                 self._parse(pages, block)
                 yield from pages.take()
+                pages.read += len(block)
+                if most := pages.exceeded():
+                    message = f"expected at most {most:,} bytes until a text or tag ends, {pages.place}"
+                    raise FormatError(self.path, 0, message)
             self._parse(pages, b"", last=True)
             yield from pages.take()
 
@@ -100,8 +107,7 @@ class Dump:
             message = f"broken {place} (line {error.lineno:,}): {expat.ErrorString(error.code)}"
             raise FormatError(self.path, 0, message) from None
         except _NotADump as error:
-            place = f"at byte {pages.parser.CurrentByteIndex:,} of the XML"
-            raise FormatError(self.path, 0, f"not a MediaWiki dump: {error}, {place}") from None
+            raise FormatError(self.path, 0, f"not a MediaWiki dump: {error}, {pages.place}") from None
 
     def _blocks(self, raw: BufferedReader) -> Iterator[bytes]:
         head = raw.read(4)
@@ -141,6 +147,10 @@ class _Pages:
         self.fields: dict[str, str] = {}
         self.pieces: list[str] = []
         self.key = ""
+        self.read = 0
+        """Bytes of XML that the parser was given."""
+        self.began = 0
+        """Where the element began whose text is being kept."""
         self.parser = expat.ParserCreate()
         self.parser.buffer_text = True
         self.parser.buffer_size = BLOCK
@@ -153,6 +163,18 @@ class _Pages:
         done, self.done = self.done, []
         return done
 
+    def exceeded(self) -> int:
+        """The limit that an incomplete text or tag exceeds, in bytes; 0 if it exceeds none."""
+        if self.read - max(0, self.parser.CurrentByteIndex) > LONGEST_TAG:
+            return LONGEST_TAG
+        inside = self.parser.CharacterDataHandler is not None
+        return LONGEST_TEXT if inside and self.read - self.began > LONGEST_TEXT else 0
+
+    @property
+    def place(self) -> str:
+        """Where the parser is."""
+        return f"at byte {max(0, self.parser.CurrentByteIndex):,} of the XML"
+
     def doctype(self, *_: object) -> None:
         """Refuse a doctype: dumps have none, and it could define entities that grow without bound."""
         raise _NotADump("found a document type declaration")
@@ -162,6 +184,10 @@ class _Pages:
         parent = self.path[-1] if self.path else ""
         if not parent and name != "mediawiki":
             raise _NotADump(f"expected <mediawiki>, found <{name}>")
+        if self.parser.CharacterDataHandler is not None:
+            raise _NotADump(f"expected text in <{parent}>, found <{name}>")
+        if len(self.path) >= DEEPEST:
+            raise _NotADump(f"found elements nested deeper than {DEEPEST}")
         self.path.append(name)
         if name == "page":
             self.fields = {}
@@ -179,7 +205,7 @@ class _Pages:
 
     def collect(self, name: str) -> None:
         """Keep the text of this element."""
-        self.pieces = []
+        self.pieces, self.began = [], self.parser.CurrentByteIndex
         self.fields.pop(name, None)
         self.parser.CharacterDataHandler = self.pieces.append
 
@@ -188,6 +214,7 @@ class _Pages:
         self.path.pop()
         if self.parser.CharacterDataHandler is not None:
             self.fields[name] = "".join(self.pieces)
+            self.pieces = []
             self.parser.CharacterDataHandler = None
         if name == "page":
             self.page()
