@@ -67,7 +67,7 @@ def published(folder: Path, source: Path | None = None, *, keep: int = KEPT) -> 
         keep: earlier models to keep.
     """
     with _alone(folder):
-        verify(source or folder)
+        verify(source or folder, "config.json")
         with atomic_folder(folder) as temporary:
             link_files(source or folder, temporary)
             (temporary / MANIFEST).unlink()
