@@ -120,9 +120,8 @@ def test_on_a_terminal_a_single_key_is_enough_and_a_killed_session_has_lost_noth
     os.close(theirs)
     try:
         wait_for(mine, b"0 judged")
-        for number, key in enumerate(b"34", start=1):
-            os.write(mine, bytes([key]))
-            wait_for(mine, b"%d judged" % number)
+        os.write(mine, b"34")  # the second key comes while the first is being saved
+        wait_for(mine, b"2 judged")
     finally:
         process.kill()
         process.wait()

@@ -26,7 +26,7 @@ def _key() -> str:
 
     before = termios.tcgetattr(sys.stdin)
     try:
-        tty.setcbreak(sys.stdin)
+        tty.setcbreak(sys.stdin, termios.TCSANOW)  # by default keys typed meanwhile are thrown away
         key = sys.stdin.read(1)
     finally:
         termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)

@@ -32,7 +32,7 @@ class WordWeights:
     docnos: tuple[str, ...]
     terms: dict[str, int]
     """term → its place."""
-    starts: NDArray[np.int64]
+    starts: NDArray[np.int32]
     """[T + 1] the first entry of each term, then P."""
     documents: NDArray[np.uint16] | NDArray[np.uint32]
     """[P] places of documents, term by term."""
@@ -58,7 +58,7 @@ class WordWeights:
             bm25.config,
             tuple(bm25.docnos),
             {names[place]: row for row, place in enumerate(used.tolist())},
-            np.cumsum([0, *counts[used]]),
+            np.cumsum([0, *counts[used]]).astype(np.int32),
             owner[kept].astype(np.uint16 if rows.shape[0] <= 1 << 16 else np.uint32),
             np.round(rows.data[kept] / step).astype(np.uint8),
             step,
