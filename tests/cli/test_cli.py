@@ -45,6 +45,13 @@ def refused(gr2, *arguments: object) -> str:
     return stop.value.code
 
 
+def test_documents_alone_are_a_collection(gr2, tmp_path):
+    (tmp_path / "shop.csv").write_text("sku,name\na1,lemon\na2,lime\n")
+    columns = ("--columns", "docno", "sku", "text", "name")
+    gr2("collection", "import", "--documents", tmp_path / "shop.csv", *columns, "--out", tmp_path / "shop")
+    assert "2 documents, 0 queries" in gr2("collection", "check", tmp_path / "shop")
+
+
 def test_help_does_not_import_anything_heavy():
     heavy = ["torch", "transformers", "pandas", "scipy", "numba", "bm25s"]
     code = f"""

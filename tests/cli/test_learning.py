@@ -110,6 +110,18 @@ def test_the_views_of_a_model_are_systems(gr2, model, tmp_path):
     assert len(values) == 5 and values == sorted(values, reverse=True) and values[0] > 0
 
 
+def test_a_plain_list_of_queries_is_read_as_it_is_and_judged_ones_come_last(gr2, model, tmp_path):
+    """The first word of a line is no qid."""
+    texts = list(judged.judged(3).queries.values())
+    (tmp_path / "log.txt").write_text("\n".join(texts))
+    docno = next(iter(judged.judged(3).qrels.values())).popitem()[0]
+    JudgementStore(tmp_path / "judged", JudgeConfig()).append([Judgement(texts[0], docno, 1, "ann")])
+    options = ("--queries", tmp_path / "log.txt", "--model", model, "--judged", tmp_path / "judged")
+    printed = gr2("judgements", "next", *options).splitlines()
+    assert printed[0].startswith("3 queries, 1 of them judged")
+    assert "judged" in printed[-1] and printed[-1].endswith(texts[0])
+
+
 def test_the_curve_shows_what_more_queries_bring(gr2, model, tmp_path):
     folder = store(tmp_path / "judged", judged.judged(60))
     printed = gr2("judgements", "curve", model, folder, "--draws", 2)

@@ -289,6 +289,14 @@ def test_a_folder_that_is_no_model_is_refused(tmp_path):
         learn(tmp_path, judged.judged(), tmp_path)
 
 
+def test_a_folder_that_holds_something_else_is_not_replaced(model, tmp_path):
+    (tmp_path / "shop").mkdir()
+    (tmp_path / "shop" / "corpus.jsonl").write_text("{}")
+    with pytest.raises(ValueError, match="shop: holds something else than a model"):
+        learn(model, judged.judged(), tmp_path / "shop")
+    assert [path.name for path in (tmp_path / "shop").iterdir()] == ["corpus.jsonl"]
+
+
 def test_a_model_that_changed_meanwhile_is_not_replaced(model, monkeypatch):
     real = learning.estimate_gain
 

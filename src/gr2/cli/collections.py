@@ -94,8 +94,8 @@ def _compared(found: str, measured: str, counts: str) -> str:
 def import_(
     *,
     documents: Path,
-    queries: Path,
-    qrels: Mapping[str, Path],
+    queries: Path | None = None,
+    qrels: Mapping[str, Path] = {},  # noqa: B006
     out: Path,
     columns: Mapping[str, str] = {},  # noqa: B006 - never changed; tyro shows it as the default
     qrels_columns: Mapping[str, str] = {},  # noqa: B006
@@ -104,7 +104,8 @@ def import_(
 
     Args:
         documents: JSONL, TSV or CSV with named columns, plain or .gz.
-        queries: JSONL, TSV or CSV with named columns, or TREC topics.
+        queries: JSONL, TSV or CSV with named columns, or TREC topics (a qid before each text); none for
+            documents alone.
         qrels: Judgements of each split, e.g. `train a.qrels test b.csv`: TREC's or BEIR's columns, or CSV.
         out: The folder to write; it appears whole or not at all.
         columns: What your tables of documents and queries call our fields, e.g. `docno key text body`; fields

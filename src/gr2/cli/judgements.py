@@ -219,21 +219,22 @@ def next_(
     Disagreement is 1 − the mean rank-biased overlap of the systems' first ten documents.
 
     Args:
-        queries: The queries: topics, or a table (.jsonl, .tsv).
+        queries: The queries: topics, a table (.jsonl, .tsv, .csv), or a log with a query in each line.
         model: A model folder, whose words, vectors and all views together are three systems.
         runs: Runs of other systems on these queries.
         judged: A folder of judgements; its queries come last.
         top: How many queries to show.
     """
-    from gr2.data.formats.folder import read_query_file
     from gr2.data.runs import Run
     from gr2.evaluate.tables import render
     from gr2.judge.judged_queries import JudgedQueries, same_text
+    from gr2.judge.judgements import qid_of
     from gr2.judge.next_queries import DEPTH, next_queries
+    from gr2.judge.query_list import read_query_list
     from gr2.model.gr2 import GR2
     from gr2.workflows.what_to_judge import view_runs
 
-    texts = read_query_file(queries)
+    texts = {one.qid or qid_of(one.text): one.text for one in read_query_list(queries)}
     systems = [] if model is None else view_runs(GR2.from_pretrained(model), texts)
     systems += [Run.read(path) for path in runs]
     if len(systems) < 2:

@@ -26,6 +26,8 @@ def learn(
     found = make(model, JudgedQueries.read(judgements, queries), out, device=device, progress=say)
     if found.learned:
         say(f"chosen: {found.chosen}; written to {found.out}")
+    else:
+        say(f"which queries to judge next: gr2 judgements next --model {model} --queries LOG --judged FOLDER")
     say(found.sentence)  # last, where the service reads it
 
 

@@ -79,7 +79,8 @@ class Learning:
     async def _run(self) -> str:
         """Run `gr2 learn`; returns its last line, and raises a RuntimeError with its error."""
         folder, device = str(self.service.folder), self.service.config.device
-        command = [sys.executable, "-m", "gr2", "learn", folder, str(self.judgements)]
+        # -P: a file such as http.py in the working directory must not be imported
+        command = [sys.executable, "-P", "-m", "gr2", "learn", folder, str(self.judgements)]
         command += ["--out", folder, "--device", device]
         self._process = await asyncio.create_subprocess_exec(*command, stdout=PIPE, stderr=PIPE)
         assert self._process.stdout is not None and self._process.stderr is not None

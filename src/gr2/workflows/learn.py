@@ -102,6 +102,8 @@ def learn(
         progress: called with a line for each step.
     """
     begun, digest = time.monotonic(), _digest(folder)
+    if out.is_dir() and any(out.iterdir()) and not (out / "docids").is_dir():
+        raise ValueError(f"{out}: holds something else than a model; choose another folder")
     model = GR2.from_pretrained(folder, device=device)
     model.network.eval()
     views = views_of(model, folder)

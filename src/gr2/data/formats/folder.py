@@ -44,7 +44,7 @@ def read_folder(folder: Path, report: Report = refuse, *, progress: bool = False
 def read_files(
     name: str,
     corpus: Path,
-    queries: Path,
+    queries: Path | None,
     qrels: Mapping[str, Path],
     folds: Path | None = None,
     *,
@@ -55,14 +55,15 @@ def read_files(
 ) -> Collection:
     """Read a collection from separate files; `columns` maps our fields to a table's own column names.
 
-    `qrels_columns` does so for the judgements, whose fields are qid, docno and grade.
+    `qrels_columns` does so for the judgements, whose fields are qid, docno and grade. Without a file of
+    queries the collection has none.
     """
     unknown = sorted((columns or {}).keys() - USUAL_NAMES.keys())
     if unknown:
         raise ValueError(f"no field is called {unknown[0]!r}; the fields are {', '.join(USUAL_NAMES)}")
     documents = DocumentFile(corpus, columns or {})
     scanned = _scan(documents, report, progress)
-    texts = read_query_file(queries, columns, report)
+    texts = {} if queries is None else read_query_file(queries, columns, report)
     return Collection(
         name=name,
         documents=documents,
