@@ -473,4 +473,7 @@ def test_from_radius_to_report_on_the_command_line(gr2, t5, tmp_path):
     (out / "mine").write_text("a note")
     with pytest.raises(SystemExit, match="mine: was not written by gr2"):  # before any training
         gr2("docids", "build", *common, "--scheme", "fusion", "--resume")
+    with pytest.raises(SystemExit, match="mine: was added after the folder was written"):
+        gr2("docids", "show", out, "d07")
+    (out / "mine").unlink()
     assert json.loads(gr2("docids", "show", out, "d07"))["docid"] == Docids.load(out).texts[7]

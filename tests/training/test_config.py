@@ -190,6 +190,8 @@ def test_every_setting_of_training_reaches_the_training(path, monkeypatch, gr2, 
         value = text = CHOICES[path]
     if path == "look_ahead.weights.gate":
         value, text = (0.5, 0.75), ("0.5", "0.75")
+    if path == "look_ahead.weights.prior":
+        value, text = (0.5, 0.25, -1.0), ("0.5", "0.25", "-1.0")
     option = "--" + path.replace("_", "-")
     head, _, tail = option.rpartition(".")
     off = f"{head}.no-{tail}" if head else option.replace("--", "--no-", 1)

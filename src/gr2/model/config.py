@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from gr2.bm25 import BM25Config
+from gr2.model.document_features import FEATURES
 
 BACKBONE = "gr2-mini"
 """The backbone that comes with the package, and the default everywhere."""
@@ -96,7 +97,7 @@ class LookAheadConfig:
     temperature: float = 0.05
     """Of the softmax over the cosines to these training queries."""
     prior: tuple[float, ...] = ()
-    """β, the weight of each of `document_features`; empty leaves them out. Learned from judgements."""
+    """β, the weight of each of `document_features`; empty learns it from judgements, if that gains."""
     residual: float = 0.0
     """Weight of sim(f_q, f_id), which the decoder adds to φ; 0 leaves the decoder out."""
 
@@ -106,6 +107,8 @@ class LookAheadConfig:
             raise ValueError(f"expected scale, words, memory and residual of at least 0, not {self}")
         if self.neighbours < 1 or self.temperature <= 0:
             raise ValueError(f"expected neighbours of at least 1 and a temperature above 0, not {self}")
+        if len(self.prior) not in (0, len(FEATURES)):
+            raise ValueError(f"expected a weight for each of {', '.join(FEATURES)}, found {self.prior}")
         if self.gate is not None and not self.gate[0] < self.gate[1]:
             raise ValueError(f"expected a gate whose first number is below the second, not {self.gate}")
 

@@ -91,7 +91,8 @@ class PlainViews:
     @property
     def usual(self) -> Weights:
         """The combination that is kept unless another is clearly better."""
-        return Weights(next(iter(self.vectors)), self.config.words, self.config.bm25.title_weight)
+        config = self.config
+        return Weights(next(iter(self.vectors)), config.words, config.bm25.title_weight, config.prior)
 
     def index(self, titles: int) -> BM25:
         """The words of the documents, with titles counted so often; indexed once."""
@@ -124,13 +125,13 @@ def choose_weights(
     }
     values: dict[Weights, list[float]] = {}
     for kind in views.vectors:
-        dense = views.at(Weights(kind, 0.0)).scores(queries.texts, queries.vectors)
+        dense = views.at(replace(usual, vectors=kind, words=0.0)).scores(queries.texts, queries.vectors)
         if not words:
-            values[Weights(kind, 0.0, usual.titles)] = learner.ndcg(dense, queries.judged)
+            values[replace(usual, vectors=kind, words=0.0)] = learner.ndcg(dense, queries.judged)
         for titles, lexical in words.items():
             for weight in {usual.words, *WORDS}:
                 found = learner.ndcg(dense + np.float32(weight) * lexical, queries.judged)
-                values[Weights(kind, weight, titles)] = found
+                values[replace(usual, vectors=kind, words=weight, titles=titles)] = found
     compared = {weights: float(np.mean(found)) for weights, found in sorted(values.items())}
     usually = [weights for weights in compared if weights.titles == usual.titles]
     best, simple = (max(some, key=lambda one: round(compared[one], 4)) for some in (compared, usually))

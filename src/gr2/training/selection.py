@@ -96,7 +96,7 @@ def select(
     held = some[measured]
     progress(f"weights of words and vectors, on {len(held)} queries of {measured}")
     weights, compared = choose_weights(views, held)
-    if with_prior:
+    if with_prior and not weights.prior:
         progress("which kinds of documents are preferred")
         prior = choose_prior(Learner(views.at(weights)), views.features, held, variant)
         weights = replace(weights, prior=prior)
