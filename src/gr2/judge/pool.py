@@ -19,7 +19,7 @@ def pool(query: str, rankings: Iterable[Sequence[str]], depth: int) -> list[str]
         depth: How many of each system to take.
 
     >>> pool("sour fruit", [["lime", "fig", "kiwi"], ["lemon", "lime", "plum"]], depth=2)
-    ['lemon', 'lime', 'fig']
+    ['lime', 'lemon', 'fig']
     """
     if depth < 1:
         raise ValueError(f"expected a depth of at least 1, found {depth}")
