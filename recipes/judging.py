@@ -46,8 +46,6 @@ SIZES = (10, 25, 50, 100, 200)
 DRAWS = 5
 POOL, HALVED = 800, 400
 STRATEGIES = ("random", "disagreement")
-POOLS = {"pydocs": "dev"}
-"""Where the log comes from if not from `train`: the training queries of pydocs are sentences."""
 SHORT = {"antique": 128, "movies": 128}
 """Collections of which only so many leading tokens are encoded."""
 
@@ -142,7 +140,7 @@ def draws(collection: Collection, path: str, views: PlainViews, encoder: QueryEn
     systems = [views.at(Weights(list(views.vectors)[-1], 0.0)), views.at(views.usual)]
     for number in range(DRAWS):
         part = collection.fold(number % len(collection.folds)) if collection.folds else collection
-        log = relevant(without_pairs(part.split(POOLS.get(collection.name, "train")), hidden))
+        log = relevant(without_pairs(part.split("train"), hidden))
         test = relevant(without_pairs(part.split("test"), hidden))
         known = {part.queries[qid].casefold() for qid in test}
         pool = sorted(qid for qid in log if part.queries[qid].casefold() not in known)
