@@ -6,7 +6,11 @@ import pytest
 
 from gr2.data.collection import Collection, Document
 from gr2.data.formats import write_folder
+from gr2.judge.judgements import qid_of
 from gr2.judge.store import JudgementStore
+
+
+COLUMNS = ("query", "search", "docno", "sku", "grade", "label")
 
 
 @pytest.fixture
@@ -50,6 +54,13 @@ def test_import_and_show(gr2, csv, tmp_path):
         "ann    judged        2   1     0     1     1    3",
         "bob    judged        1   1     1     0     0    2",
     ]
+
+
+def test_an_import_of_a_table_with_other_names(gr2, tmp_path):
+    path = tmp_path / "ours.csv"
+    path.write_text("search,sku,label\nred,d1,3\n")
+    gr2("judgements", "import", path, "--folder", tmp_path / "judged", "--columns", *COLUMNS)
+    assert JudgementStore(tmp_path / "judged").qrels() == {qid_of("red"): {"d1": 3}}
 
 
 def test_an_import_that_is_refused_leaves_nothing(gr2, csv, tmp_path):

@@ -320,12 +320,17 @@ def test_topics_in_two_columns(tmp_path, content):
     assert read_topics(path) == {"1": "cats and dogs", "2": "fish"}
 
 
+def test_a_qid_without_a_digit_has_a_tab_after_it(tmp_path):
+    assert read_topics(one(tmp_path, "topics.txt", "first\tsour fruit\n")) == {"first": "sour fruit"}
+
+
 @pytest.mark.parametrize(
     ("content", "line", "words"),
     [
         ("<top>\n<num> 1\n<title> a\n</top>\n\n<top>\n<num> 1\n<title> b\n</top>\n", 6, ["'1'", "twice"]),
         ("1\ta\n2\tb\n1\tc\n", 3, ["'1'", "twice"]),
         ("1\ta\nlonely\n", 2, ["expected two columns"]),
+        ("1 a\nsour fruit\n", 2, ["'sour' has no digit", "a tab after it"]),
         ("<top>\n<num> 1\n<title> a\n</top>\n<top>\n<title> b\n</top>\n", 5, ["<num>"]),
         ("<top>\n<num> 1\n<title> a\n</top>\n<top>\n<num> 2\n<desc> b\n</top>\n", 5, ["<title>"]),
         ("<top>\n<num> 1\n<title> a\n</top>\n<top>\n<num> 2\n<title> b\n", 5, ["</top>"]),
@@ -453,7 +458,7 @@ def test_a_cell_of_csv_may_be_longer_than_pythons_usual_limit(tmp_path):
         ('docno,text\nd1,"a" b\n', 2, ["must be doubled"]),
         ("docno,text,text\nd1,a,b\n", 1, ["distinct column names"]),
         (b"docno,text\nd1,a\nd2,\xe9\n", 3, ["expected UTF-8", "byte 4"]),
-        ("key,text\nd1,a\n", 2, ["missing field", "'docno'"]),
+        ("key,text\nd1,a\n", 1, ["a column for docno", "found key, text"]),
     ],
 )
 def test_broken_csv_is_refused(tmp_path, content, line, words):
@@ -483,7 +488,7 @@ def test_columns_of_judgements_may_be_called_anything(tmp_path, name):
 @pytest.mark.parametrize(
     ("content", "line", "words"),
     [
-        ("qid,docno\nq1,d1\n", 0, ["column for grade", "found qid, docno"]),
+        ("qid,docno\nq1,d1\n", 1, ["column for grade", "found qid, docno"]),
         ("qid,docno,grade\nq1,d1,high\n", 2, ["integer grade", "'high'"]),
         ("qid,docno,grade\nq1,d1,1\nq1,d1,2\n", 3, ["already judged 1"]),
         ("qid,docno,grade\nq1,a b,1\n", 2, ["printable query and document keys"]),
@@ -638,7 +643,7 @@ def test_what_could_not_be_read_back_is_not_written(tmp_path, made):
         ("corpus.tsv", "docno\ttext\n", 0, ["expected at least one document"]),
         ("corpus.tsv", "docno\ttext\nd1\ta\nd2\n", 3, ["expected 2 columns", "found 1"]),
         ("corpus.tsv", "docno\ttext\nd1\ta\tb\n", 2, ["expected 2 columns", "found 3"]),
-        ("corpus.tsv", "docno\tbod\nd1\ta\n", 2, ["missing field", "'text'"]),
+        ("corpus.tsv", "docno\tbod\nd1\ta\n", 1, ["a column for text", "found docno, bod"]),
         ("corpus.tsv", "docno\ttext\ttext\nd1\ta\tb\n", 1, ["distinct column names"]),
         ("corpus.tsv", b"docno\ttext\nd1\ta\nd2\tb\xff\n", 3, ["expected UTF-8", "byte 5"]),
         ("queries.jsonl", '{"_id": "q1"}\n', 1, ["missing field", "'text'"]),

@@ -152,7 +152,7 @@ def test_a_tsv_log_in_two_files(tmp_path):
 @pytest.mark.parametrize(
     ("content", "line", "words"),
     [
-        ("query\tdocno\tclicked\n", 1, "missing: shown_at"),
+        ("query\tdocno\tclicked\n", 1, "expected a column shown_at; found query"),
         (HEADER + "q\td1\t1\n", 2, "expected 4 columns as in the header, found 3"),
         (HEADER + "q\td1\t1\t0\nq\td1\t0\t1\n", 3, "a position from 1, found '0'"),
         (HEADER + "q\td1\tfirst\t1\n", 2, "a position from 1, found 'first'"),

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from gr2.data.formats import FormatError
 from gr2.data.formats.lines import is_key
 from gr2.judge.exports import export
-from gr2.judge.imports import import_files
+from gr2.judge.imports import import_files, read_rows
 from gr2.judge.judgements import Judgement
 from gr2.judge.store import LOG, JudgeConfig, JudgementStore
 from gr2.store import verify
@@ -146,6 +146,31 @@ def test_quepids_book_has_a_column_for_each_judge(store, tmp_path):
     import_files(store, [path], judge="nobody")
     found = {(each.judge, each.docno): each.grade for each in store.current().values()}
     assert found == {("Ann B.", "d1"): 3, ("bob", "d1"): 1, ("bob", "d2"): 2}
+
+
+def test_columns_may_have_names_of_their_own(store, tmp_path):
+    path = one(tmp_path, "ours.csv", "search,sku,label\nred,d1,3\n")
+    named = {"query": "search", "docno": "sku", "grade": "label"}
+    [found] = [row.judgement for row in read_rows(path, "team", columns=named)]
+    assert (found.query, found.docno, found.grade, found.judge) == ("red", "d1", 3, "team")
+    path = one(tmp_path, "qrels.csv", "topic no,sku,label\nq1,d1,2\n")
+    texts = one(tmp_path, "topics.txt", "q1 red\n")
+    named = {"qid": "topic no", "docno": "sku", "grade": "label"}
+    [found] = [row.judgement for row in read_rows(path, "team", texts, columns=named)]
+    assert (found.query, found.qid, found.docno, found.grade) == ("red", "q1", "d1", 2)
+
+
+@pytest.mark.parametrize(
+    ("named", "message"),
+    [
+        ({"query": "text"}, "ours.csv:1: expected a column 'text'"),
+        ({"title": "x"}, "no field is called 'title'"),
+    ],
+)
+def test_wrong_names_of_columns_are_refused(tmp_path, named, message):
+    path = one(tmp_path, "ours.csv", "search,sku,label\nred,d1,3\n")
+    with pytest.raises(ValueError, match=message):
+        list(read_rows(path, "team", columns=named))
 
 
 @pytest.mark.parametrize(

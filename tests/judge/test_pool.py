@@ -61,6 +61,7 @@ def queries(tmp_path, content, name="queries.txt"):
     [
         ("queries.jsonl", '{"_id": "q1", "text": "sour  fruit"}\n{"_id": "q2", "text": "lime"}\n'),
         ("queries.tsv", "qid\tquery\nq1\tsour fruit\nq2\tlime\n"),
+        ("queries.csv", 'qid,query\nq1,sour fruit\nq2,"lime"\n'),
         ("topics.txt", "q1\tsour fruit\nq2 lime\n"),
         (
             "topics.txt",
@@ -81,6 +82,12 @@ def test_a_log_with_counts_is_read_most_frequent_first(tmp_path, header):
     assert all(query.qid == "" for query in found)
 
 
+def test_a_table_with_commas_is_a_log_or_a_list(tmp_path):
+    found = queries(tmp_path, 'query,count\n"sour fruit, ripe",2\nlime,3\n', "log.csv")
+    assert [(query.text, query.count) for query in found] == [("lime", 3), ("sour fruit, ripe", 2)]
+    assert [query.text for query in queries(tmp_path, "query\nlime\n", "list.csv")] == ["lime"]
+
+
 def test_a_typed_list_is_a_log_in_which_repeated_queries_come_first(tmp_path):
     found = queries(tmp_path, "sour fruit\nhow to read 2 files\n\nlime\nlime\n")
     assert [(query.text, query.count) for query in found] == [
@@ -97,6 +104,7 @@ def test_a_typed_list_is_a_log_in_which_repeated_queries_come_first(tmp_path):
         ("log.tsv", "lime\t3\t4\n", "log.tsv:1: expected a query"),
         ("log.tsv", "lime\t-3\n", "log.tsv:1: expected a query"),
         ("log.tsv", "query\tcount\n", "log.tsv: expected at least one query after the header"),
+        ("log.csv", "search term,clicks\nlime,3\n", "log.csv:1: expected the columns query and count"),
         ("log.txt", "", "log.txt: expected at least one query"),
         ("queries.jsonl", '{"_id": "q1", "text": " "}\n', "queries.jsonl: the query 'q1' is empty"),
         ("queries.jsonl", '{"_id": "q1"}\n', "queries.jsonl:1: missing field"),

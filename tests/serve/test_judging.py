@@ -286,8 +286,10 @@ def test_a_page_of_another_site_changes_nothing(client, tmp_path, path):
     """A form of another site can send plain text unasked, but not JSON."""
     body = json.dumps([given()] if path == "/judgements" else {"judge": "ann"})
     for headers in ({"content-type": "text/plain"}, {}):
-        assert client.post(path, content=body.encode(), headers=headers).status_code == 422
-    assert client.post(path).status_code == 422
+        reply = client.post(path, content=body.encode(), headers=headers)
+        assert reply.status_code == 422 and "content-type: application/json" in reply.json()["detail"]
+    reply = client.post(path)
+    assert reply.status_code == 422 and "content-type: application/json" in reply.json()["detail"]
     assert kept(tmp_path) == {} and client.get("/learn").json()["state"] == "idle"
 
 

@@ -40,15 +40,16 @@ def test_no_difference_is_no_gain():
 
 
 @pytest.mark.parametrize(
-    ("count", "sizes"), [(14, [10]), (30, [10, 20]), (31, [10, 20, 21]), (150, [10, 20, 40, 80, 100])]
+    ("count", "sizes"),
+    [(10, [7]), (14, [10]), (30, [10, 20]), (31, [10, 20, 21]), (150, [10, 20, 40, 80, 100])],
 )
 def test_sizes_double_up_to_two_thirds_of_the_queries(count, sizes):
     assert sizes_of(count) == sizes
 
 
-@pytest.mark.parametrize("count", [0, 1, 13])
+@pytest.mark.parametrize("count", [0, 1, 9])
 def test_a_curve_says_how_many_queries_it_needs(count):
-    with pytest.raises(ValueError, match=f"needs at least 14 judged queries, found {count}"):
+    with pytest.raises(ValueError, match=f"needs at least 10 judged queries, found {count}"):
         sizes_of(count)
 
 

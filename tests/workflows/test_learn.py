@@ -16,9 +16,10 @@ from gr2.model.vector_storage import Int8Vectors
 from gr2.store import MANIFEST, extended_folder, sha256, verify, write_manifest
 from gr2.training import estimate, selection
 from gr2.training.candidates import Candidate
+from gr2.training.estimate import LEAST
 from gr2.training.regression import RegressionConfig
 from gr2.workflows import learn as learning
-from gr2.workflows.learn import LEAST, learn
+from gr2.workflows.learn import learn
 from gr2.workflows.versions import versions
 
 MEMORY = [Candidate(), Candidate(memory=1.0)]

@@ -1,5 +1,6 @@
 """`gr2 judgements ...`: import, export, compare and count judgements, or derive them from clicks."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -35,6 +36,7 @@ def import_(
     source: Literal["judged", "clicks"] = "judged",
     grades: int | None = None,
     words: tuple[str, ...] = (),
+    columns: Mapping[str, str] = {},  # noqa: B006
 ) -> None:
     """Read judgement files into a folder of judgements; if anything is wrong, nothing is written.
 
@@ -48,13 +50,15 @@ def import_(
         source: Whether people judged or clicks were counted.
         grades: The highest grade of a new folder; 4 unless given. An existing folder keeps its own.
         words: A word for each grade of a new folder, from 0 on; by default the numbers are shown.
+        columns: What your tables call our fields, e.g. `query search docno sku grade label`: query, docno and
+            grade, or of qrels qid, docno and grade.
     """
     from gr2.judge.imports import keep, read_rows
     from gr2.judge.store import config_of
 
     config = config_of(folder, grades, words)
     docnos = None if collection is None else open_named(collection).docnos
-    rows = [row for path in files for row in read_rows(path, judge, queries, source)]
+    rows = [row for path in files for row in read_rows(path, judge, queries, source, columns)]
     if not rows:
         raise ValueError("expected at least one file with judgements")
     kept = _added(folder, config, lambda store: keep(store, rows), docnos)

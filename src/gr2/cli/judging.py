@@ -139,7 +139,7 @@ def _show(session: "Session", documents: "DocumentStore") -> None:
     """Print the present document, or that there is none left."""
     place = session.place
     if place is None:
-        print("no document is left to judge; u undo, q quit", flush=True)
+        print(f"\nno document is left to judge, {len(session.graded()):,} judged\nu q ?", flush=True)
         return
     found = documents.get([place.docno])
     print(f"\nquery {place.query_number:,} of {len(session.queries):,}: {_clean(place.query.text)}")

@@ -4,9 +4,10 @@
 |---|---|---|
 | BEIR | a folder | queries.jsonl (or .tsv, .csv, topics.txt) and every file of qrels/ |
 | TREC | any other file | `qid 0 docno grade`, or BEIR's three columns; the texts are in a file of their own |
-| Quepid | .csv | see `quepid_rows` |
+| Quepid | .csv with the queries' texts | see `quepid_rows` |
 
-Negative grades, which TREC uses for spam, become 0.
+Tables may have column names of their own: `columns` maps our fields to them (of TREC and BEIR qid, docno and
+grade; of Quepid query, docno and grade). Negative grades, which TREC uses for spam, become 0.
 """
 
 import re
@@ -14,9 +15,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from gr2.data.formats.folder import QRELS_KINDS, QUERY_NAMES, read_query_file
+from gr2.data.formats.folder import QRELS_KINDS, QUERY_NAMES, Columns, read_query_file
 from gr2.data.formats.lines import FormatError, find, kind
-from gr2.data.formats.tables import rows
+from gr2.data.formats.tables import CSV, rows
 from gr2.data.formats.trec import numbered_qrels
 from gr2.judge.judgements import Judgement, Source
 from gr2.judge.store import InvalidJudgement, JudgementStore
@@ -65,16 +66,21 @@ def keep(store: JudgementStore, rows: Sequence[Row]) -> list[Judgement]:
 
 
 def read_rows(
-    path: Path, judge: str, queries: Path | None = None, source: Source = "judged"
+    path: Path,
+    judge: str,
+    queries: Path | None = None,
+    source: Source = "judged",
+    columns: Columns | None = None,
 ) -> Iterator[Row]:
     """Read one file or folder of any of the forms."""
+    named = columns or {}
     if path.is_dir():
         return beir_rows(path, judge, source)
-    if kind(path) == ".csv":
-        return quepid_rows(path, judge, source)
+    if kind(path) == CSV and "qid" not in named:
+        return quepid_rows(path, judge, source, named)
     if queries is None:
         raise FormatError(path, 0, "qrels name their queries by qid only: give the file of their texts too")
-    return qrels_rows(path, read_query_file(queries), judge, source)
+    return qrels_rows(path, read_query_file(queries), judge, source, named)
 
 
 def beir_rows(folder: Path, judge: str, source: Source = "judged") -> Iterator[Row]:
@@ -89,17 +95,23 @@ def beir_rows(folder: Path, judge: str, source: Source = "judged") -> Iterator[R
 
 
 def qrels_rows(
-    path: Path, queries: Mapping[str, str], judge: str, source: Source = "judged"
+    path: Path,
+    queries: Mapping[str, str],
+    judge: str,
+    source: Source = "judged",
+    columns: Columns | None = None,
 ) -> Iterator[Row]:
-    """Read qrels in TREC's or BEIR's columns."""
-    for line, qid, docno, grade in numbered_qrels(path):
+    """Read qrels in TREC's or BEIR's columns, or in columns of other names."""
+    for line, qid, docno, grade in numbered_qrels(path, columns=columns):
         if qid not in queries:
             raise FormatError(path, line, f"judges the query {qid!r}, which is not among the queries")
         judgement = Judgement(queries[qid], docno, max(0, grade), judge, qid=qid, source=source)
         yield Row(path, line, judgement)
 
 
-def quepid_rows(path: Path, judge: str, source: Source = "judged") -> Iterator[Row]:
+def quepid_rows(
+    path: Path, judge: str, source: Source = "judged", columns: Columns | None = None
+) -> Iterator[Row]:
     """Read a CSV export of Quepid; the columns may have any order and case, and other columns are ignored.
 
     - Basic: `query`, `docid`, `rating`.
@@ -112,7 +124,7 @@ def quepid_rows(path: Path, judge: str, source: Source = "judged") -> Iterator[R
     for line, cells in rows(path):
         if not header:
             header = [cell.strip() for cell in cells]
-            query, docno, ratings = _columns(path, header, judge)
+            query, docno, ratings = _columns(path, _renamed(path, header, columns or {}), judge)
             continue
         if len(cells) > len(header):
             raise FormatError(path, line, f"expected {len(header)} cells, found {len(cells)}")
@@ -123,6 +135,17 @@ def quepid_rows(path: Path, judge: str, source: Source = "judged") -> Iterator[R
                 yield Row(path, line, Judgement(padded[query], padded[docno], grade, name, source=source))
     if not header:
         raise FormatError(path, 0, "expected a header such as query,docid,rating")
+
+
+def _renamed(path: Path, header: list[str], columns: Columns) -> list[str]:
+    """The header with the names of our fields as Quepid calls them."""
+    known = {"query": "query", "docno": "docid", "grade": "rating"}
+    if unknown := sorted(columns.keys() - known.keys()):
+        raise ValueError(f"no field is called {unknown[0]!r}; the fields are {', '.join(known)}, or qid")
+    if missing := [name for name in columns.values() if name not in header]:
+        raise FormatError(path, 1, f"expected a column {missing[0]!r}, found {','.join(header)[:80]!r}")
+    ours = {name: known[field] for field, name in columns.items()}
+    return [ours.get(name, name) for name in header]
 
 
 def _columns(path: Path, header: list[str], judge: str) -> tuple[int, int, dict[int, str]]:

@@ -2,12 +2,12 @@
 
 | file | what is read | order |
 |---|---|---|
-| .jsonl; .tsv with a header that names a qid and a text | qid and text | of the file |
-| topics, but not in .tsv: `<top>`, or lines whose first word has a digit | qid and text | of the file |
-| any other | a log: a query on each line, or a query, a tab and a count | most frequent first |
+| .jsonl; .tsv or .csv with a header that names a qid and a text | qid and text | of the file |
+| topics in other files: `<top>`, or lines whose first word has a digit | qid and text | of the file |
+| any other | a log: a query, or a query, a tab (.csv: comma) and a count | most frequent first |
 
-A log may start with the header `query` or `query`, tab, `count`; a query that occurs again adds to its count.
-All files may be gzipped.
+A log may start with a header, `query` and perhaps `count`; a .csv must. A query that occurs again adds to its
+count. All files may be gzipped.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import Literal
 
 from gr2.data.formats.folder import read_query_file
-from gr2.data.formats.lines import FormatError, kind, text_lines
-from gr2.data.formats.records import USUAL_NAMES
+from gr2.data.formats.lines import FormatError, kind
+from gr2.data.formats.records import TABLES, USUAL_NAMES
+from gr2.data.formats.tables import CSV, rows
 from gr2.judge.next_queries import Ranked, next_queries
 
 HEADERS = (["query"], ["query", "count"])
@@ -40,10 +41,10 @@ class QueryToJudge:
 
 def read_query_list(path: Path) -> list[QueryToJudge]:
     """Read a file of queries; a problem names the file and line. Of equal texts only the first is kept."""
-    lines = list(text_lines(path))
+    lines = list(rows(path))
     if not lines:
         raise FormatError(path, 0, "expected at least one query")
-    found = _queries(path) if _names_queries(path, [text for _, text in lines]) else _log(path, lines)
+    found = _queries(path) if _names_queries(path, [cells for _, cells in lines]) else _log(path, lines)
     first: dict[str, QueryToJudge] = {}
     for query in found:
         first.setdefault(query.text, query)
@@ -58,15 +59,14 @@ def by_disagreement(
     return [known[found.qid] for found in next_queries(rankings, list(known))]
 
 
-def _names_queries(path: Path, lines: list[str]) -> bool:
+def _names_queries(path: Path, lines: list[list[str]]) -> bool:
     """Whether every query has a qid."""
     if kind(path) == ".jsonl":
         return True
-    if kind(path) == ".tsv":
-        header = lines[0].split("\t")
-        return all(any(name in header for name in USUAL_NAMES[field]) for field in ("qid", "query"))
-    numbered = all(any(sign.isdigit() for sign in text.split()[0]) for text in lines)
-    return numbered or lines[0].lstrip().startswith("<")
+    if kind(path) in TABLES:
+        return all(any(name in lines[0] for name in USUAL_NAMES[field]) for field in ("qid", "query"))
+    numbered = all(any(sign.isdigit() for sign in cells[0].split()[0]) for cells in lines if cells[0].strip())
+    return numbered or lines[0][0].lstrip().startswith("<")
 
 
 def _queries(path: Path) -> list[QueryToJudge]:
@@ -77,12 +77,16 @@ def _queries(path: Path) -> list[QueryToJudge]:
     return found
 
 
-def _log(path: Path, lines: list[tuple[int, str]]) -> list[QueryToJudge]:
+def _log(path: Path, lines: list[tuple[int, list[str]]]) -> list[QueryToJudge]:
     counts: dict[str, int] = {}
-    for place, (line, text) in enumerate(lines):
-        cells = [cell.strip() for cell in text.split("\t")]
+    for place, (line, row) in enumerate(lines):
+        cells = [cell.strip() for cell in row]
         if place == 0 and [cell.lower() for cell in cells] in HEADERS:
             continue
+        if place == 0 and kind(path) == CSV:
+            found = ", ".join(cells)[:80]
+            message = f"expected the columns query and count, or query alone, or qid and query; found {found}"
+            raise FormatError(path, line, message)
         query, count = " ".join(cells[0].split()), cells[1] if len(cells) > 1 else "1"
         is_count = count.isascii() and count.isdigit() and len(count) <= COUNT_DIGITS
         if len(cells) > 2 or not query or not is_count:

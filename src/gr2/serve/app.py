@@ -25,6 +25,8 @@ from gr2.serve.pages import content_policy, page
 from gr2.serve.schema import DocumentReply, ErrorReply, HealthReply, SearchBody, SearchReply
 from gr2.serve.service import Service, steps
 
+NO_JSON = ("missing", "model_attributes_type", "list_type")
+"""How a body that is missing or not marked as JSON is reported."""
 ERRORS: dict[int | str, dict[str, Any]] = {
     400: {"model": ErrorReply, "description": "The body is not valid JSON."},
     401: {"model": ErrorReply, "description": "The API key is missing or wrong."},
@@ -157,6 +159,8 @@ def _sentence(problem: Any) -> str:
     """One error of a request: the field, and what was expected."""
     if problem["type"] == "json_invalid":
         return f"the body is not valid JSON: {problem['ctx']['error']}"
+    if problem["loc"] == ("body",) and problem["type"] in NO_JSON:
+        return "the body: expected JSON, with the header content-type: application/json"
     parts = [part for part, after in pairwise([*problem["loc"], None]) if part not in ("body", after)]
     place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in parts)
     message = problem["msg"].removeprefix("Value error, ")

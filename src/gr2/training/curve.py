@@ -12,14 +12,14 @@ import numpy as np
 
 from gr2.training.candidates import Candidate
 from gr2.training.document_prior import fitted
-from gr2.training.estimate import Gain
+from gr2.training.estimate import LEAST, Gain
 from gr2.training.fit_look_ahead import learn_look_ahead
 from gr2.training.judged import TrainingSet
 from gr2.training.learner import Learner
 from gr2.training.plain_views import PlainViews, Weights
 
 SMALLEST = 10
-"""Judged queries of the first size; each further one is twice as large."""
+"""Judged queries of the first size, if there are so many; each further one is twice as large."""
 HELD_OUT = 3
 """One query in so many is held out."""
 DRAWS = 5
@@ -42,12 +42,13 @@ def sizes_of(count: int) -> list[int]:
 
     >>> sizes_of(100)
     [10, 20, 40, 67]
+    >>> sizes_of(12)
+    [8]
     """
+    if count < LEAST:
+        raise ValueError(f"a learning curve needs at least {LEAST} judged queries, found {count}")
     most = count - count // HELD_OUT
-    if most < SMALLEST:
-        least = next(n for n in range(count, 10 * SMALLEST) if n - n // HELD_OUT >= SMALLEST)
-        raise ValueError(f"a learning curve needs at least {least} judged queries, found {count}")
-    found = [SMALLEST]
+    found = [min(SMALLEST, most)]
     while 2 * found[-1] <= most:
         found.append(2 * found[-1])
     return found if found[-1] == most else [*found, most]

@@ -22,6 +22,8 @@ from gr2.training.learner import ndcg
 from gr2.training.plain_views import PlainViews
 
 Values = NDArray[np.float64]
+LEAST = 10
+"""Judged queries with a relevant document from which on a gain can be measured."""
 FOLDS = 5
 MEASURED = 600
 """Queries that are held out in all, at most: a seeded sample."""

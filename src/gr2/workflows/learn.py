@@ -30,15 +30,13 @@ from gr2.model.query_encoder import QueryEncoder
 from gr2.model.vector_storage import FullVectors, stored_as
 from gr2.store import MANIFEST, sha256
 from gr2.training.candidates import Candidate
-from gr2.training.estimate import Gain, estimate_gain
+from gr2.training.estimate import LEAST, Gain, estimate_gain
 from gr2.training.fit_look_ahead import learn_look_ahead, selection_facts
 from gr2.training.judged import TrainingSet
 from gr2.training.learner import Learner
 from gr2.training.plain_views import PlainViews
 from gr2.workflows.versions import published
 
-LEAST = 10
-"""Judged queries with a relevant document from which on a gain can be measured."""
 OUTDATED = ("report.html", "report.md")
 """Files of a model folder that describe the model as it was indexed."""
 
@@ -70,7 +68,8 @@ class Learned:
                 f"relevant document, and at least {LEAST} are needed."
             )
         found, (low, high) = self.gain, map(_short, (self.gain.low, self.gain.high))
-        sure = f"{_short(found.gain, sign=True)}, 95 % band {low} to {high}, p {_p(found.p)}"
+        shown = round(found.after, 3) - round(found.before, 3)  # so that the three figures agree
+        sure = f"{_short(shown, sign=True)}, 95 % band {low} to {high}, p {_p(found.p)}"
         before, after = _short(found.before), _short(found.after)
         if not self.learned:
             return (

@@ -46,7 +46,7 @@ class DocumentFile:
     def numbered(self, report: Report = refuse) -> Iterator[tuple[int, Document]]:
         """Yield line number and document; a line with a problem is reported and skipped."""
         docno, title, text, url = (_names(name, self.columns) for name in ("docno", "title", "text", "url"))
-        for line, record in records(self.path, report):
+        for line, record in records(self.path, report, {"docno": docno, "text": text}):
             try:
                 document = Document(
                     _key(record, docno),
@@ -66,7 +66,7 @@ def read_queries(
     """Read qid → text from a JSONL, TSV or CSV file."""
     qid_names, query_names = (_names(name, columns or {}) for name in ("qid", "query"))
     queries: dict[str, str] = {}
-    for line, record in records(path, report):
+    for line, record in records(path, report, {"qid": qid_names, "query": query_names}):
         try:
             qid, text = _key(record, qid_names), _text(record, query_names, required=True)
             if qid in queries:
@@ -110,20 +110,21 @@ def named_cells(
         raise FormatError(
             path, 0, "expected a table with a header, in a file that ends in .tsv or .csv (.gz)"
         )
-    for line, record in table(path, report):
-        found = [next((name for name in each if name in record), None) for each in names.values()]
-        if None in found:
-            field_name, usual = list(names.items())[found.index(None)]
-            message = f"expected a column for {field_name} ({' or '.join(usual)}); found {', '.join(record)}"
-            report(path, 0, message)
-            return
-        yield line, [record[name].strip() for name in found if name is not None]
+    for line, record in table(path, report, needs=names):
+        found = [next(name for name in each if name in record) for each in names.values()]
+        yield line, [record[name].strip() for name in found]
 
 
-def records(path: Path, report: Report = refuse) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    """Yield line number and record of a .jsonl, .tsv or .csv file (each may be gzipped)."""
+def records(
+    path: Path, report: Report = refuse, names: Mapping[str, tuple[str, ...]] | None = None
+) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    """Yield line number and record of a .jsonl, .tsv or .csv file (each may be gzipped).
+
+    `names`, field → what it may be called, are what a table's header must have: a missing column is one
+    problem, not one in every row.
+    """
     if kind(path) in TABLES:
-        return table(path, report)
+        return table(path, report, needs=names or {})
     if kind(path) != ".jsonl":
         message = "expected a file name that ends in .jsonl, .tsv or .csv (or these with .gz)"
         raise FormatError(path, 0, message)

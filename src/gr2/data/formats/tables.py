@@ -6,7 +6,7 @@ is named by the line it begins in.
 """
 
 import csv
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from gr2.data.formats.lines import Report, every_line, kind, refuse, text_lines
@@ -26,12 +26,14 @@ def rows(path: Path, report: Report = refuse) -> Rows:
 
 
 def table(
-    path: Path, report: Report = refuse, *, needs: Sequence[str] = ()
+    path: Path, report: Report = refuse, *, needs: Mapping[str, Sequence[str]] | Sequence[str] = ()
 ) -> Iterator[tuple[int, dict[str, str]]]:
     """Yield the line number and the cells of each row by the names in the header, the first row.
 
-    A header without the columns of `needs` is reported, and then nothing can be read.
+    A header without what is needed is reported, and then nothing can be read: columns, or fields with the
+    names that the column of each may have.
     """
+    usual = needs if isinstance(needs, Mapping) else {name: (name,) for name in needs}
     header: list[str] = []
     for line, cells in rows(path, report):
         if not header:
@@ -39,15 +41,19 @@ def table(
             if len(set(header)) < len(header):
                 report(path, line, f"expected a header of distinct column names, found {header}")
                 return
-            if missing := [name for name in needs if name not in header]:
-                report(
-                    path, line, f"expected a header with {', '.join(needs)}; missing: {', '.join(missing)}"
-                )
+            if missing := [field for field, names in usual.items() if not set(names) & set(header)]:
+                report(path, line, f"expected {_column(missing[0], usual)}; found {', '.join(header)[:80]}")
                 return
         elif len(cells) != len(header):
             report(path, line, f"expected {len(header)} columns as in the header, found {len(cells)}")
         else:
             yield line, dict(zip(header, cells, strict=True))
+
+
+def _column(field: str, usual: Mapping[str, Sequence[str]]) -> str:
+    """A missing column in words."""
+    names = " or ".join(usual[field])
+    return f"a column {field}" if names == field else f"a column for {field} ({names})"
 
 
 def _csv_rows(path: Path, report: Report) -> Rows:

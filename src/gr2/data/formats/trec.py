@@ -43,10 +43,13 @@ def _two_columns(
 ) -> Iterator[tuple[int, str, str]]:
     for line, text in lines:
         qid, _, query = text.strip().replace("\t", " ", 1).partition(" ")
-        if is_key(qid) and query.strip():
-            yield line, qid, query.strip()
-        else:
+        if not is_key(qid) or not query.strip():
             report(path, line, "expected two columns: topic number and text")
+        elif "\t" not in text and not any(sign.isdigit() for sign in qid):
+            message = f"expected a qid before the text: {qid!r} has no digit, so it must have a tab after it"
+            report(path, line, message)
+        else:
+            yield line, qid, query.strip()
 
 
 def _sgml_topics(
