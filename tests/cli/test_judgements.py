@@ -9,7 +9,6 @@ from gr2.data.formats import write_folder
 from gr2.judge.judgements import qid_of
 from gr2.judge.store import JudgementStore
 
-
 COLUMNS = ("query", "search", "docno", "sku", "grade", "label")
 
 
