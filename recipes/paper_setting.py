@@ -22,6 +22,7 @@ from gr2.data.formats import open_collection
 from gr2.data.runs import Run
 from gr2.docids.docids import Docids
 from gr2.evaluate.describe import headline
+from gr2.evaluate.measures import Evaluation
 from gr2.evaluate.significance import compare
 from gr2.evaluate.tables import comparison_table, render
 from gr2.experiments.executors import sweep
@@ -63,8 +64,13 @@ class Cell:
     name: str
     scheme: str = "fusion"
     changes: Mapping[str, Any] = field(default_factory=dict)
+    pretrained: bool = False
+    """Start from the package's own backbone, which was pre-trained as GR²P, not from T5."""
 
 
+PRETRAINED = {"optimiser.learning_rate": 1e-4}
+"""What differs for a text encoder with a pre-trained decoder."""
+P_FUSION, P_TITLES = "GR²P, fusion", "GR²P, titles"
 CELLS = (
     Cell(FULL),
     Cell("MLE", changes={"variant": "MLE"}),
@@ -72,6 +78,8 @@ CELLS = (
     Cell("no self-negatives", changes={"schedule.self_negative_steps": 0}),
     Cell("no augmentation", changes={f"augment.{n}": 0 for n in ("paragraphs", "sentences", "entities")}),
     Cell("CE", changes={"variant": "CE"}),
+    Cell(P_FUSION, changes=PRETRAINED, pretrained=True),
+    Cell(P_TITLES, "title", PRETRAINED, pretrained=True),
 )
 
 
@@ -124,7 +132,7 @@ def trial(options: argparse.Namespace, path: str, cell: Cell) -> Trial:
     return Trial(
         system=cell.name,
         collection=path,
-        backbone=options.backbone,
+        backbone=BACKBONE if cell.pretrained else options.backbone,
         plan=settings(options, cell),
         docids=str(docids_folder(options, path, cell.scheme)),
         fold=0 if open_collection(path).folds else None,
@@ -151,24 +159,33 @@ def report(options: argparse.Namespace, path: str) -> dict[str, Any]:
     print(f"### {headline(collection)}\n\n{evaluations[0].convention}\n")
     print(comparison_table(compare(evaluations), "markdown"), "\n")
     ours = [each for each in evaluations if each.name in done]
-    tested = differences_from(FULL, ours, ("nDCG@5", "nDCG@20"))
-    cells = [[d.system, d.measure, f"{d.gain:+.4f}", f"{d.p:.3f}", f"{d.holm:.3f}"] for d in tested]
-    print(render([f"against {FULL}", "measure", "gain", "p", "p (Holm)"], cells, "markdown"), "\n")
+    pretrained = [each for each in ours if each.name in (P_FUSION, P_TITLES)]
+    tested = {FULL: _differences_shown(FULL, ours), P_TITLES: _differences_shown(P_TITLES, pretrained)}
     missing = [name for name in trials if name not in done]
     print(f"not run: {', '.join(missing) or 'none'}\n")
     return {
         "fingerprint": whole.fingerprint,
         "test queries": len(collection.split("test")),
         "means": {each.name: each.means for each in evaluations},
-        f"against {FULL}": [asdict(difference) for difference in tested],
+        **{f"against {name}": rows for name, rows in tested.items()},
         "docids": {
             scheme: Docids.load(folder).clashes
-            for scheme in ("fusion", "query")
+            for scheme in sorted({cell.scheme for cell in CELLS})
             if (folder := docids_folder(options, path, scheme)).exists()
         },
         "cpu minutes": {name: minutes(folder) for name, folder in done.items()},
         "not run": missing,
     }
+
+
+def _differences_shown(name: str, systems: list[Evaluation]) -> list[dict[str, Any]]:
+    """What the others gain over the system of this name, printed; nothing if it has not run."""
+    if name not in {each.name for each in systems} or len(systems) < 2:
+        return []
+    tested = differences_from(name, systems, ("nDCG@5", "nDCG@20"))
+    cells = [[d.system, d.measure, f"{d.gain:+.4f}", f"{d.p:.3f}", f"{d.holm:.3f}"] for d in tested]
+    print(render([f"against {name}", "measure", "gain", "p", "p (Holm)"], cells, "markdown"), "\n")
+    return [asdict(difference) for difference in tested]
 
 
 def minutes(folder: Path) -> float | None:
