@@ -98,14 +98,27 @@ def test_lengths():
     assert lengths.counts == {3: 4, 4: 1, 5: 1}
 
 
+def without_bits(health):
+    return tuple(replace(row, bits=0.0) for row in health.depths)
+
+
+def test_bits_of_each_token():
+    """The first code tells 1 from 3, the second one more; the third tells the last two apart."""
+    rows = ((0, 0), (1, 0), (1, 1, 0), (1, 1, 1))
+    docids = Docids(tuple("abcd"), tuple("abcd"), rows, {"rank 1": 4}, {"codes": 2})
+    found = health(docids, collection(dict.fromkeys("abcd", "word")))
+    first = 1 / 4 * np.log2(4) + 3 / 4 * np.log2(4 / 3)
+    assert [row.bits for row in found.depths] == pytest.approx([0, first, 1.5 - first, 0.5])
+
+
 def test_depths():
-    assert animal_health().depths == (
-        Depth(0, 1, 3.0, 0, 0.0),  # c d e
-        Depth(1, 3, 4 / 3, 1, 1 / 6),  # ca co, do, ee; eel is alone
-        Depth(2, 4, 1.0, 2, 2 / 6),  # cat, cow, dog, eel; cow is alone too
-        Depth(3, 4, 6 / 4, 2, 2 / 6),  # end or s, end, end or space, end
-        Depth(4, 2, 1.0, 6, 1.0),  # cats and "dog "; cat and dog have ended
-        Depth(5, 1, 1.0, 6, 1.0),
+    assert without_bits(animal_health()) == (
+        Depth(0, 1, 3.0, 0, 0.0, 0.0),  # c d e
+        Depth(1, 3, 4 / 3, 1, 1 / 6, 0.0),  # ca co, do, ee; eel is alone
+        Depth(2, 4, 1.0, 2, 2 / 6, 0.0),  # cat, cow, dog, eel; cow is alone too
+        Depth(3, 4, 6 / 4, 2, 2 / 6, 0.0),  # end or s, end, end or space, end
+        Depth(4, 2, 1.0, 6, 1.0, 0.0),  # cats and "dog "; cat and dog have ended
+        Depth(5, 1, 1.0, 6, 1.0, 0.0),
     )
 
 
@@ -199,11 +212,11 @@ def test_codes():
     found = coded_health()
     assert found.retrieval is None
     assert found.clashes["numbered"] == 1
-    assert found.depths == (
-        Depth(0, 1, 2.0, 0, 0.0),
-        Depth(1, 2, 3 / 2, 0, 0.0),
-        Depth(2, 3, 4 / 3, 2, 0.5),
-        Depth(3, 1, 1.0, 4, 1.0),
+    assert without_bits(found) == (
+        Depth(0, 1, 2.0, 0, 0.0, 0.0),
+        Depth(1, 2, 3 / 2, 0, 0.0, 0.0),
+        Depth(2, 3, 4 / 3, 2, 0.5, 0.0),
+        Depth(3, 1, 1.0, 4, 1.0, 0.0),
     )
     assert found.to_unique.mean == 2.5
     assert [place.entropy for place in found.places] == pytest.approx([1, 1.5, 0])
@@ -252,6 +265,7 @@ def test_trie_figures_are_those_of_the_definition(rows):
     ended = [(*row, -1, *[-2] * 9) for row in rows]  # -1 is the end
     longest = max(map(len, rows))
     assert len(found.depths) == longest + 1
+    known = 0.0
     for depth, row in enumerate(found.depths):
         starts = {each[:depth] for each in rows if len(each) >= depth}
         nexts = {each[: depth + 1] for each, plain in zip(ended, rows, strict=True) if len(plain) >= depth}
@@ -259,6 +273,9 @@ def test_trie_figures_are_those_of_the_definition(rows):
         assert row.nodes == len(starts)
         assert row.branching == pytest.approx(len(nexts) / len(starts))
         assert row.alone == sum(cut.count(each) == 1 for each in cut)
+        entropy = sum(np.log2(len(cut) / cut.count(each)) for each in cut) / len(cut)
+        assert row.bits == pytest.approx(entropy - known, abs=1e-9)
+        known = entropy
     alone = [min(n for n in range(longest + 1) if _alone(ended, each, n)) for each in ended]
     assert found.to_unique.mean == pytest.approx(sum(alone) / len(alone))
 
@@ -272,7 +289,8 @@ def test_json_survives():
     assert json.loads(json.dumps(plain)) == plain
     assert (plain["scheme"], plain["first_proposal"], plain["about"]["words"]) == ("title", 0.5, 1)
     assert plain["lengths"]["counts"] == {"3": 4, "4": 1, "5": 1}
-    assert plain["depths"][1] == {"depth": 1, "nodes": 3, "branching": 4 / 3, "alone": 1, "unique": 1 / 6}
+    row = {"depth": 1, "nodes": 3, "branching": 4 / 3, "alone": 1, "unique": 1 / 6}
+    assert {name: plain["depths"][1][name] for name in row} == row
     assert plain["retrieval"]["documents"] == 6
     assert coded_health().as_dict()["retrieval"] is None
 
@@ -292,11 +310,11 @@ def test_text():
         ["tokens to uniqueness", "3.17", "mean tokens that tell a docid from all others"],
         ["Hits@1", "0.5000", "share of documents that BM25 finds first"],
         ["5", "1", "16.7%"],
-        ["4", "2", "1.00", "100.0%"],
+        ["4", "2", "1.00", "100.0%", "0.67"],
         ["0", "6", "3", "1.46", "1.58"],
     ):
         assert expected in cells
-    assert ["5", "1", "1.00", "100.0%"] not in cells  # where all are alone, deeper rows say nothing
+    assert ["5", "1", "1.00", "100.0%", "0.00"] not in cells  # where all are alone, deeper rows say nothing
 
 
 def test_side_by_side():

@@ -62,6 +62,14 @@ class GeneratorConfig:
     """Beams, hence the maximum proposals per document."""
     length_penalty: float = 1.0
     """Exponent of the length by which a proposal's score is divided."""
+    round_trip: float = 0.0
+    """Weight of log(1 / rank) in a proposal's score, the rank at which BM25 finds the document by it. paper:
+    0, likelihood alone."""
+    most_answers: int = 0
+    """Queries that more documents answer are not learned from; 0 takes all. paper: all."""
+    own_questions: int = 0
+    """Questions of each document to learn from that the checkpoint itself asks, if BM25 finds the document
+    by them first; the checkpoint must be a trained generator (`gr2 generator train`). paper: 0."""
     device: str = "auto"
     """Device to train and decode on: auto takes cuda, then mps, else cpu."""
     tries: int = 3
@@ -70,7 +78,7 @@ class GeneratorConfig:
     @property
     def learning(self) -> dict[str, Any]:
         """The settings of training; the others concern decoding and can change afterwards."""
-        writing = ("radius", "beams", "length_penalty", "tries", "device")
+        writing = ("radius", "beams", "length_penalty", "tries", "round_trip", "device")
         return {name: value for name, value in asdict(self).items() if name not in writing}
 
 

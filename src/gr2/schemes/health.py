@@ -61,6 +61,9 @@ class Depth:
     """Docids that a prefix of this length identifies, or that have ended before."""
     unique: float
     """Their share of all docids."""
+    bits: float
+    """What the last token of the prefix adds, in bits: the entropy of prefixes of this length minus that of
+    prefixes shorter by one. Over all depths this sums to log2 of the number of docids."""
 
 
 @dataclass(frozen=True)
@@ -195,14 +198,18 @@ def side_by_side(healths: Mapping[str, Health]) -> str:
 def _depths(trie: Trie) -> tuple[Depth, ...]:
     """One row per depth; nodes are numbered breadth-first, so those of a depth are consecutive."""
     rows: list[Depth] = []
-    start, stop, ended = 0, 1, 0
+    start, stop, ended, known = 0, 1, 0, 0.0
     while True:
         leaves = int(np.diff(np.searchsorted(trie.leaf, [start, stop]))[0])
         if not (nodes := stop - start - leaves):
             return tuple(rows)
         children = int(trie.first[stop]) - int(trie.first[start])
         alone = ended + int((trie.below[start:stop] == 1).sum())
-        rows.append(Depth(len(rows), nodes, children / nodes, alone, alone / len(trie)))
+        # Docids that have ended are told from all others; the rest is in groups of the same prefix.
+        sizes = np.concatenate([trie.below[start:stop], np.ones(ended)])
+        entropy = float((sizes * np.log2(len(trie) / sizes)).sum() / len(trie))
+        rows.append(Depth(len(rows), nodes, children / nodes, alone, alone / len(trie), entropy - known))
+        known = entropy
         start, stop, ended = stop, stop + children, ended + leaves
 
 
@@ -293,7 +300,13 @@ def _tables(health: Health) -> list[str]:
     counts, deepest = health.lengths.counts, health.to_unique.most  # deeper tokens are all forced
     lengths = [[f"{n:,}", f"{count:,}", f"{count / health.documents:.1%}"] for n, count in counts.items()]
     depths = [
-        [f"{row.depth:,}", f"{row.nodes:,}", f"{row.branching:.2f}", f"{row.unique:.1%}"]
+        [
+            f"{row.depth:,}",
+            f"{row.nodes:,}",
+            f"{row.branching:.2f}",
+            f"{row.unique:.1%}",
+            f"{row.bits:.2f}",
+        ]
         for row in health.depths[: deepest + 1]
     ]
     places = [
@@ -302,8 +315,8 @@ def _tables(health: Health) -> list[str]:
     ]
     return [
         "Lengths: number of docids by length\n" + render(["tokens", "docids", "share"], lengths),
-        "Depths: prefixes of that many tokens, their mean number of children, docids unique by then\n"
-        + render(["depth", "nodes", "branching", "unique"], depths),
+        "Depths: prefixes of that many tokens, their mean number of children, docids unique by then, and the "
+        "bits that the last token adds\n" + render(["depth", "nodes", "branching", "unique", "bits"], depths),
         f"Places: entropy of the token at the first {PLACES} positions in bits, and its maximum\n"
         + render(["place", "docids", "distinct", "entropy", "maximum"], places),
     ]

@@ -24,9 +24,12 @@ from gr2.docids.clashes import Resample, resolve_clashes
 from gr2.docids.codes import code_tokeniser, count, written
 from gr2.docids.docids import Docids, Proposals, Tokenise
 from gr2.schemes.config import SchemeConfig
+from gr2.schemes.round_trip import by_round_trip, found_first
+from gr2.schemes.self_retrieval import SETTINGS
 from gr2.schemes.text import numbers, summaries, term_sets, titles, urls
 
 if TYPE_CHECKING:
+    from gr2.bm25 import BM25
     from gr2.model.encoder import Vectors
     from gr2.schemes.fusion.generator import DocidGenerator
 
@@ -65,6 +68,13 @@ class SchemeContext:
         return document_vectors(
             self.collection, self.docnos, self.encoder, self.folder, progress=self.progress
         )
+
+    @cached_property
+    def words(self) -> "BM25":
+        """The words of the documents, to look for them by their docids."""
+        from gr2.bm25 import BM25
+
+        return BM25.index(self.collection.documents, SETTINGS)
 
     @property
     def encoder(self) -> str:
@@ -228,11 +238,13 @@ def _generated(name: str, summary: str, *, regularised: bool) -> None:
         texts = {document.docno: document.contents for document in context.collection.documents}
         kept = context.folder / generator.written
 
+        how = generator.config
+
         def propose(docnos: Iterable[str], attempt: int) -> Proposals:
             wanted = {docno: texts[docno] for docno in docnos}
-            return generator.propose(wanted, kept, attempt=attempt, progress=context.progress)
+            found = generator.propose(wanted, kept, attempt=attempt, progress=context.progress)
+            return by_round_trip(found, context.words, how.round_trip) if how.round_trip else found
 
-        how = generator.config
         of_fusion = ("fusion", "radius", "tries")
         about: dict[str, Any] = {"seed": context.config.seed, "targets": generator.pairs.targets}
         about |= {"generator": Path(context.generator).name}
@@ -252,10 +264,26 @@ def trained_generator(context: SchemeContext, *, regularised: bool = True) -> "D
 
     how = context.config.generation
     how = replace(how, fusion=replace(how.fusion, regularised=regularised))
-    made = DocidGenerator.of(context.collection, context.generator, how, seed=context.config.seed)
+    questions = _own_questions(context) if how.own_questions else None
+    made = DocidGenerator.of(
+        context.collection, context.generator, how, seed=context.config.seed, questions=questions
+    )
     with progress_bar("docid generator", how.steps, show=context.progress) as update:
         made.fit(context.folder / "generator", resume=context.resume, progress=update)
     return made
+
+
+def _own_questions(context: SchemeContext) -> dict[str, list[str]]:
+    """What the checkpoint asks about each document before it learns from them, if that finds the document."""
+    from gr2.schemes.fusion.generator import DocidGenerator
+
+    how = context.config.generation
+    plain = replace(how, fusion=replace(how.fusion, regularised=False))
+    asker = DocidGenerator.of(context.collection, context.generator, plain, seed=context.config.seed)
+    asker.fusion.eval()
+    texts = {document.docno: document.contents for document in context.collection.documents}
+    asked = asker.propose(texts, context.folder / "questions", progress=context.progress)
+    return found_first(asked, context.words, how.own_questions)
 
 
 def _coded(docnos: Iterable[str], paths: Iterable[Sequence[int]]) -> Proposals:

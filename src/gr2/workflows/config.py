@@ -1,4 +1,7 @@
-"""The settings of pre-training. Imports nothing heavy, because the command line is generated from them."""
+"""The settings of pre-training and of generators.
+
+Imports nothing heavy, because the command line is generated from these classes.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -7,7 +10,7 @@ from typing import Annotated, Literal
 from tyro.conf import arg
 
 from gr2.model.config import BACKBONE
-from gr2.schemes.config import SchemeConfig
+from gr2.schemes.config import FusionConfig, GeneratorConfig, SchemeConfig
 from gr2.systems.config import PAPER_BACKBONE, PAPER_TRAINING
 from gr2.training.config import (
     AugmentConfig,
@@ -58,3 +61,37 @@ def pretrain_preset(name: str) -> PretrainConfig:
             f"pre-training has no preset {name!r}; its presets are: {', '.join(PRETRAIN_PRESETS)}"
         )
     return PRETRAIN_PRESETS[name]
+
+
+@dataclass(frozen=True, kw_only=True)
+class QuestionsConfig:
+    """How a generator learns to ask."""
+
+    steps: int = 300
+    """Optimiser steps."""
+    batch: int = 16
+    """Pairs per batch."""
+    optimiser: OptimiserConfig = GeneratorConfig().optimiser
+    text_tokens: int = 96
+    """Tokens to which a text is truncated."""
+    question_tokens: int = 32
+    """Tokens to which a question is truncated."""
+    smoothing: float = 0.0
+    """Label smoothing of the questions' tokens, from 0 to 1."""
+    seed: int = 0
+    """Random seed; the same seed gives the same generator."""
+    device: str = "auto"
+    """Device to train on: auto takes cuda, then mps, else cpu."""
+
+    @property
+    def generation(self) -> GeneratorConfig:
+        """The settings of a docid generator that learns nothing but to ask."""
+        return GeneratorConfig(
+            fusion=FusionConfig(regularised=False, smoothing=self.smoothing),
+            steps=self.steps,
+            batch=self.batch,
+            optimiser=self.optimiser,
+            document_tokens=self.text_tokens,
+            query_tokens=self.question_tokens,
+            device=self.device,
+        )

@@ -91,6 +91,20 @@ def read_texts(path: Path) -> dict[str, str]:
     return found
 
 
+def read_pairs_of_texts(path: Path) -> list[tuple[str, str]]:
+    """Read rows of a text and a question about it (.tsv or .csv, plain or .gz), with or without a header."""
+    found: list[tuple[str, str]] = []
+    for number, cells in rows(path):
+        text, question = cells if len(cells) == 2 else ("", "")
+        if not text.strip() or not question.strip():
+            raise FormatError(path, number, "expected two columns: a text and a question about it")
+        if found or [text.strip().lower(), question.strip().lower()] != ["text", "question"]:
+            found.append((text.strip(), question.strip()))
+    if not found:
+        raise FormatError(path, 0, "expected at least one text with a question")
+    return found
+
+
 def read_grouped(path: Path) -> dict[str, list[str]]:
     """Read rows of a docno and a text (.tsv or .csv, plain or .gz) as docno → texts, in file order."""
     found: dict[str, list[str]] = {}

@@ -73,26 +73,47 @@ class DocidGenerator:
 
     @classmethod
     def of(
-        cls, collection: Collection, backbone: str, config: GeneratorConfig, *, seed: int = 0
+        cls,
+        collection: Collection,
+        backbone: str,
+        config: GeneratorConfig,
+        *,
+        seed: int = 0,
+        questions: Mapping[str, Sequence[str]] | None = None,
     ) -> "DocidGenerator":
-        """An untrained generator with the pairs of a collection, ready to `fit`."""
-        pairs = pairs_of(collection, most=config.pairs or None, seed=seed)
+        """A generator with the pairs of a collection, and maybe with more questions, ready to `fit`."""
+        pairs = pairs_of(
+            collection, most=config.pairs or None, most_answers=config.most_answers or None, seed=seed
+        )
         texts = [document.contents for document in collection.documents]
+        if questions:
+            pairs = pairs.with_questions(collection, questions)
         writer = cls.fresh(backbone, [*texts, *pairs.queries], config, seed=seed)
         writer.pairs = pairs
         writer.about = {"collection": collection.fingerprint, "generator": Path(backbone).name}
         return writer
 
-    def fit(self, folder: Path, *, resume: bool = False, progress: Report = ignore) -> None:
-        """Train on the pairs; checkpoints and metrics are kept in the folder."""
+    def fit(
+        self,
+        folder: Path,
+        *,
+        freeze_embeddings: bool = False,
+        resume: bool = False,
+        progress: Report = ignore,
+    ) -> None:
+        """Train on the pairs; checkpoints and metrics are kept in the folder.
+
+        With frozen embeddings the decoder can use the tokens of any other texts afterwards.
+        """
         config = self.config
-        rows, dev = (self._rows(part) for part in self.pairs.parted(most=VALIDATED))
+        rows, dev = (self._rows(part) for part in self.parted())
         if config.fusion.regularised:
             some = np.linspace(0, len(rows.docnos) - 1, min(FILLING, len(rows.docnos))).astype(int)
             self.fusion.eval().fill_space(to_device(rows.batch(some.tolist()), self.fusion.device))
         settings = LoopConfig(
             steps=config.steps,
             optimiser=config.optimiser,
+            freeze_embeddings=freeze_embeddings,
             validate_every=max(1, config.steps // 5) if dev.docnos else 0,
             seed=self.seed,
         )
@@ -104,15 +125,23 @@ class DocidGenerator:
             folder,
             resume=resume,
             read=lambda fusion, batch: (),
-            validate=(lambda: -self.dev_loss(dev)) if dev.docnos else None,
+            validate=(lambda: -self._mean_loss(dev)) if dev.docnos else None,
             about=self.about | config.learning,
             progress=progress,
         )
         self.fusion.eval()
 
+    def parted(self) -> tuple[Pairs, Pairs]:
+        """The pairs to train on, and those that are held out for validation."""
+        return self.pairs.parted(most=VALIDATED)
+
+    def dev_loss(self, pairs: Pairs) -> float:
+        """The generator's mean L_MLE over pairs."""
+        self.fusion.eval()
+        return self._mean_loss(self._rows(pairs))
+
     @torch.inference_mode()
-    def dev_loss(self, rows: PairRows) -> float:
-        """The generator's mean L_MLE over held-out pairs."""
+    def _mean_loss(self, rows: PairRows) -> float:
         starts = range(0, len(rows.docnos), self.config.batch)
         parts = [range(a, min(a + self.config.batch, len(rows.docnos))) for a in starts]
         batches = (to_device(rows.batch(part), self.fusion.device) for part in parts)

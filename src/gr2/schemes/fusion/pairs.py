@@ -8,7 +8,7 @@ Shapes: see `network`.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 
@@ -37,6 +37,25 @@ class Pairs:
         """Number of pairs."""
         return len(self.docnos)
 
+    def with_questions(self, collection: Collection, questions: Mapping[str, Sequence[str]]) -> "Pairs":
+        """These pairs, and further questions of documents (docno → questions), without what is there."""
+        known = set(zip(self.docnos, self.queries, strict=True))
+        rows = [
+            (document.docno, document.contents, question)
+            for document in sorted(collection.documents, key=lambda document: document.docno)
+            for question in questions.get(document.docno, ())
+            if (document.docno, question) not in known
+        ]
+        if not rows:
+            return self
+        docnos, documents, queries = (list(column) for column in zip(*rows, strict=True))
+        return Pairs(
+            self.docnos + docnos,
+            self.documents + documents,
+            self.queries + queries,
+            f"{self.targets} and own questions",
+        )
+
     def parted(self, share: float = 0.05, *, most: int = 200) -> tuple["Pairs", "Pairs"]:
         """Training pairs, and held-out pairs of at most `most` documents, drawn by a hash of the docno."""
         scores = {
@@ -58,14 +77,21 @@ class Pairs:
 
 
 def pairs_of(
-    collection: Collection, *, split: str = "train", most: int | None = None, seed: int = 0
+    collection: Collection,
+    *,
+    split: str = "train",
+    most: int | None = None,
+    most_answers: int | None = None,
+    seed: int = 0,
 ) -> Pairs:
     """Each training query with its documents of the highest grade; or documents with queries of their own.
 
     Args:
         collection: the documents that need docids.
         split: the judgements to train on.
+        most_answers: leave out queries that more documents answer with the highest grade.
         most: maximum number of pairs; each document's most specific query comes first, then the next.
+        most_answers: leave out queries that more documents answer with the highest grade.
         seed: breaks ties between equally specific queries.
     """
     judged = collection.split(split) if split in collection.qrels else {}
@@ -74,6 +100,8 @@ def pairs_of(
         for qid, row in judged.items()
         if any(grade > 0 for grade in row.values())
     }
+    if most_answers is not None:
+        best = {qid: docnos for qid, docnos in best.items() if len(docnos) <= most_answers}
     if len(best) < FEW:
         rows = [row for document in collection.documents if (row := _own(document))]
         return _sampled(rows, "titles and leading sentences", most, seed)

@@ -1,0 +1,61 @@
+"""Proposals in the order of likelihood and round trip, and questions that find their document."""
+
+import math
+
+import pytest
+
+from gr2.bm25 import BM25
+from gr2.data.collection import Collection, Document
+from gr2.schemes.fusion.pairs import Pairs, pairs_of
+from gr2.schemes.round_trip import NOT_FOUND, by_round_trip, found_first
+from gr2.schemes.self_retrieval import SETTINGS
+
+DOCUMENTS = (Document("cats", "", "cats purr softly"), Document("dogs", "", "dogs bark and dogs purr"))
+INDEX = BM25.index(DOCUMENTS, SETTINGS)
+PROPOSALS = {"cats": [("dogs", -0.1), ("purr", -0.2), ("cats purr", -0.9)], "dogs": [("bark", -1.0)]}
+
+
+def test_a_proposal_is_moved_by_the_rank_of_its_document():
+    found = by_round_trip(PROPOSALS, INDEX, 2.0)
+    assert [text for text, _ in found["cats"]] == ["purr", "cats purr", "dogs"]
+    scores = dict(found["cats"])
+    assert scores["purr"] == -0.2 and scores["cats purr"] == -0.9
+    assert scores["dogs"] == pytest.approx(-0.1 + 2 * math.log(NOT_FOUND))
+    assert found["dogs"] == [("bark", -1.0)]
+
+
+def test_a_rank_below_the_first_costs_its_logarithm():
+    found = by_round_trip({"dogs": [("purr", 0.0)]}, INDEX, 0.5)
+    assert found["dogs"] == [("purr", pytest.approx(0.5 * math.log(1 / 2)))]
+
+
+def test_without_weight_the_order_is_that_of_likelihood():
+    assert by_round_trip(PROPOSALS, INDEX, 0.0) == PROPOSALS
+
+
+def test_questions_that_find_their_document_first():
+    assert found_first(PROPOSALS, INDEX, 1) == {"cats": ["purr"], "dogs": ["bark"]}
+    assert found_first(PROPOSALS, INDEX, 5)["cats"] == ["purr", "cats purr"]
+
+
+def test_queries_that_many_documents_answer_can_be_left_out():
+    documents = tuple(Document(f"d{i}", f"title {i}", f"text {i}") for i in range(4))
+    queries = {f"q{i}": f"query {i}" for i in range(201)} | {"wide": "everything"}
+    qrels = {f"q{i}": {f"d{i % 4}": 1} for i in range(201)} | {"wide": {f"d{i}": 1 for i in range(4)}}
+    data = Collection(name="c", documents=documents, queries=queries, qrels={"train": qrels})
+    assert "everything" in pairs_of(data).queries and len(pairs_of(data)) == 205
+    assert "everything" not in pairs_of(data, most_answers=3).queries
+    assert len(pairs_of(data, most_answers=4)) == 205
+
+
+def test_own_questions_join_the_pairs_once():
+    data = Collection(name="c", documents=DOCUMENTS, queries={}, qrels={})
+    pairs = Pairs(["cats"], ["cats purr softly"], ["who purrs"], "queries")
+    found = pairs.with_questions(data, {"dogs": ["who barks"], "cats": ["who purrs", "what is soft"]})
+    assert list(zip(found.docnos, found.queries, strict=True)) == [
+        ("cats", "who purrs"),
+        ("cats", "what is soft"),
+        ("dogs", "who barks"),
+    ]
+    assert found.documents[2] == "dogs bark and dogs purr" and found.targets == "queries and own questions"
+    assert pairs.with_questions(data, {}) is pairs
