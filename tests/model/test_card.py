@@ -16,7 +16,6 @@ from gr2.model.hub import located
 from gr2.store import verify
 from gr2.systems.config import GenerativeConfig
 from gr2.workflows.index import IndexJob, index
-from gr2.workflows.learn import OUTDATED
 
 FACTS = {"documents": 3, "scheme": "title", "mean": 2.0, "longest": 3, "family": "encoder", "weights": 9}
 FACTS |= {"prior_weights": 0, "prior_bytes": 0, "normaliser": "trie", "cut": 64, "look_ahead": {}}
@@ -98,10 +97,6 @@ def test_the_card_is_in_the_manifest_and_a_changed_one_is_refused(copy):
         stream.write("edited by hand")
     with pytest.raises(ValueError, match=r"README\.md: changed since it was written"):
         GR2.from_pretrained(copy)
-
-
-def test_what_was_measured_is_outdated_once_the_model_has_learned():
-    assert "measures.json" in OUTDATED
 
 
 def test_a_model_loads_by_its_name_on_the_hub(indexed, tmp_path, monkeypatch, gr2):
