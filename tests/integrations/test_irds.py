@@ -66,6 +66,8 @@ def test_pyterrier_knows_them(registered):
     pt = pytest.importorskip("pyterrier", reason="not installed: pip install 'gr2[terrier]'")
     dataset, whole = pt.get_dataset("irds:gr2/shop/test"), tiny.graded().split("test")
     assert set(dataset.get_topics().qid) == set(whole)
+    corpus = [row["docno"] for row in dataset.get_corpus_iter(verbose=False)]
+    assert corpus == list(tiny.graded().docnos)
     assert len(dataset.get_qrels()) == sum(map(len, whole.values()))
     docno = next(iter(tiny.graded().docnos))
     found = pt.text.get_text(dataset, "text").transform(pt.new.ranked_documents([[1]], docno=[[docno]]))

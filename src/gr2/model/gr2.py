@@ -178,7 +178,7 @@ class GR2:
         self.provenance["gr2"] = version("gr2")
         write_json(folder / "config.json", content | {"provenance": self.provenance})
         path = folder / FIGURES
-        measured = typed(read_json(path, dict[str, Any]), Measured, path) if path.is_file() else None
+        measured = read_json(path, Measured) if path.is_file() else None
         write_text(folder / "README.md", card(self.facts(), self.provenance, measured))
 
     def facts(self) -> dict[str, Any]:
