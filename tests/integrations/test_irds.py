@@ -43,6 +43,14 @@ def test_documents_are_looked_up(registered):
     assert found.docs_count() == len(whole) and not ir_datasets.load("gr2/shop").has_queries()
 
 
+def test_queries_and_judgements_are_looked_up(registered):
+    whole, found = tiny.graded(), ir_datasets.load("gr2/shop/dev")
+    qid, grades = next(iter(whole.split("dev").items()))
+    assert found.queries.lookup(qid).text == whole.queries[qid]
+    assert found.qrels.asdict()[qid] == grades
+    assert found.qrels.defs == {0: "not relevant", 1: "grade 1 of 3", 2: "grade 2 of 3", 3: "grade 3 of 3"}
+
+
 def test_pydocs_is_registered_with_its_splits():
     documents = {document.doc_id for document in ir_datasets.load("gr2/pydocs").docs_iter()}
     assert {"csv.reader", "bisect.bisect_left"} <= documents

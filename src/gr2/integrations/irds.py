@@ -100,6 +100,10 @@ class _Qrels(BaseQrels):
             for docno, grade in grades.items():
                 yield TrecQrel(qid, docno, grade, "0")
 
+    def qrels_defs(self) -> dict[int, str]:
+        highest = self._read().grades
+        return {0: "not relevant"} | {grade: f"grade {grade} of {highest}" for grade in range(1, highest + 1)}
+
     def qrels_cls(self) -> Any:
         return TrecQrel
 
