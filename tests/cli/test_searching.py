@@ -100,6 +100,14 @@ def test_a_run_is_exported_and_read_again(gr2, tmp_path):
     assert "a.parquet: expected a file name that ends in .csv or .jsonl" in message
 
 
+def test_a_frame_of_pyterrier_saved_as_csv_is_a_run(gr2, tmp_path):
+    run = Run.from_dict({"q1": {"d,1": 2.0, "d2": 0.1}, "q2": {"d2": -1.0}})
+    pytest.importorskip("pandas")
+    run.to_frame({"q1": "one, two", "q2": "three"}).to_csv(tmp_path / "frame.csv")
+    gr2("export", "run", tmp_path / "frame.csv", "--output", tmp_path / "a.csv")
+    assert Run.read(tmp_path / "frame.csv").rankings == Run.read(tmp_path / "a.csv").rankings == run.rankings
+
+
 def test_docids_of_a_model_are_exported(gr2, served_folder, tmp_path):
     assert gr2("export", "docids", served_folder, "--output", tmp_path / "a.csv").startswith("50 docids")
     gr2("export", "docids", served_folder / "docids", "--output", tmp_path / "a.jsonl")

@@ -7,6 +7,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import threading
 import time
 import urllib.error
@@ -608,7 +609,7 @@ def test_a_folder_of_another_format_is_rejected(gr2, served_folder, tmp_path):
 
 
 def test_without_the_extra_the_error_says_what_to_install(gr2, served_folder, monkeypatch):
-    monkeypatch.setattr("gr2.serve.find_spec", lambda name: None)
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
     with pytest.raises(SystemExit, match=r"pip install 'gr2\[serve\]'"):
         gr2("serve", served_folder)
 

@@ -13,7 +13,7 @@ from gr2.judge.judged_queries import JudgedQueries
 from gr2.model.encoder import Encoder
 from gr2.model.gr2 import GR2, JUDGED
 from gr2.model.vector_storage import Int8Vectors
-from gr2.store import MANIFEST, extended_folder, sha256, verify, write_manifest
+from gr2.store import MANIFEST, extended_folder, sha256, verify, write_json, write_manifest
 from gr2.training import estimate, selection
 from gr2.training.candidates import Candidate
 from gr2.training.estimate import LEAST
@@ -237,12 +237,22 @@ def test_a_folder_of_an_earlier_version_loads_and_learns(model):
 
 def test_learning_into_the_folder_itself_keeps_the_earlier_model(model):
     (model / "report.html").write_text("as it was indexed")
+    measured = {
+        "collection": "shop",
+        "fingerprint": "f",
+        "split": "test",
+        "queries": 3,
+        "convention": "gain g",
+    }
+    write_json(model / "measures.json", measured | {"means": {"nDCG@20": 0.12345}})
     write_manifest(model)
     digest = sha256(model / MANIFEST)
     assert learn(model, judged.judged(), model).learned
     earlier, present = versions(model)
     assert sha256(earlier.folder / MANIFEST) == digest
-    assert not (model / "report.html").exists(), "it described the earlier model"
+    for name in ("report.html", "measures.json"):
+        assert not (model / name).exists(), "it described the earlier model"
+    assert "Measures" not in (model / "README.md").read_text()
     assert present.current and present.queries == 30 and present.gain > 0
     verify(model)
 

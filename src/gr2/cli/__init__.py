@@ -7,6 +7,7 @@ import os
 import sys
 
 from gr2.cli import (
+    cards,
     collections,
     docids,
     exporting,
@@ -33,6 +34,7 @@ DESCRIPTION = (
 )
 PRESET_COMMANDS = ("docids", "train", "index", "pretrain", "run", "cross-validate")
 __all__ = [
+    "cards",
     "collections",
     "docids",
     "exporting",

@@ -11,7 +11,11 @@ from gr2.cli.app import Folder, announce, app
 RunFile = Annotated[Positional[Path], arg(metavar="RUN")]
 
 export = SubcommandApp()
-app.command(export, name="export", help="Write a run, docids or document vectors for other tools.")
+app.command(
+    export,
+    name="export",
+    help="Write a run, docids or document vectors for other tools: CSV, JSON lines, .npy.",
+)
 
 
 @export.command
@@ -19,7 +23,7 @@ def run(path: RunFile, /, *, output: Path) -> None:
     """Write a run as CSV or JSON lines: qid, docno, rank and score.
 
     Args:
-        path: A TREC run file.
+        path: A run file: TREC, or CSV with the columns qid, docno and score.
         output: The file to write; it ends in .csv or .jsonl.
     """
     from gr2.data.runs import Run

@@ -40,7 +40,7 @@ def search(
     search took, without loading, and whether a better document may have been missed.
 
     Args:
-        folder: What `gr2 train` or `gr2 index` wrote.
+        folder: What `gr2 train` or `gr2 index` wrote, or the name of a model on the Hugging Face hub.
         query: The query; without one, give a file of queries with --topics.
         topics: A file of queries (TREC topics, JSONL, TSV or CSV); needs `--output`.
         output: The run file to write.
@@ -54,8 +54,10 @@ def search(
     announce(folder)
     from gr2.data.formats.folder import read_query_file
     from gr2.model.gr2 import GR2
+    from gr2.model.hub import located
     from gr2.model.searcher import SearchRequest
 
+    folder = located(folder)
     model = GR2.from_pretrained(folder, device=device)
     searcher = model.searcher(config)
     if topics and output:

@@ -26,7 +26,7 @@ def serve(
     """Serve a trained model over HTTP, with a search page; stop it with Ctrl-C.
 
     Args:
-        folder: A model folder, as `gr2 train` writes it.
+        folder: A model folder, as `gr2 train` writes it, or the name of a model on the Hugging Face hub.
         host: The address to listen on; the default accepts connections from this machine only.
         port: The port; 0 picks a free one.
         api_key_file: A file with the API key that clients must send; without it, no key is required.
@@ -34,6 +34,7 @@ def serve(
         judging: Judging and learning.
     """
     announce(folder)
+    from gr2.model.hub import located
     from gr2.serve import read_key
     from gr2.serve import serve as run
 
@@ -51,7 +52,15 @@ def serve(
         print("press Ctrl-C to stop", flush=True)
 
     judged = None if judging.judge is None else judging
-    run(folder, config, judged, api_key=read_key(api_key_file), host=host, port=port, on_start=on_start)
+    run(
+        located(folder),
+        config,
+        judged,
+        api_key=read_key(api_key_file),
+        host=host,
+        port=port,
+        on_start=on_start,
+    )
 
 
 def _example(url: str, api_key_file: Path | None) -> str:

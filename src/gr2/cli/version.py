@@ -1,4 +1,4 @@
-"""The version of this package, with the commit if it runs from a checkout."""
+"""The version of this package, with the commit that it was built from or runs from, where that is known."""
 
 import subprocess
 from importlib.metadata import version
@@ -6,11 +6,13 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[3]
 """The folder of the checkout, if the package is not installed as a copy."""
+BUILT_FROM = Path(__file__).parents[1] / "commit.txt"
+"""What a wheel says of its commit; the build writes it."""
 
 
 def describe() -> str:
     """As `gr2 --version` prints it: `gr2 0.1.0`, or `gr2 0.1.0 (commit 1a2b3c4d5e6f)`."""
-    found = commit(ROOT)
+    found = commit(ROOT) or (BUILT_FROM.read_text(encoding="utf-8").strip() if BUILT_FROM.is_file() else "")
     return f"gr2 {version('gr2')}" + (f" (commit {found})" if found else "")
 
 

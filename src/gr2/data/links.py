@@ -23,6 +23,7 @@ from typing import Any, NamedTuple, TypeVar
 from gr2.data.collection import Collection, Document
 from gr2.data.formats.lines import FormatError, find, is_key
 from gr2.data.formats.records import DocumentFile, records
+from gr2.extras import extra
 
 ITSELF, SEE_ALSO, FIRST_SECTION, OTHER_SECTIONS = 4, 3, 2, 1
 _ENDED = re.compile(r"[.!?…。！？।][\"'”’»)\]]*$")
@@ -138,12 +139,8 @@ def segmented(text: str, language: str = "en") -> list[str]:
     Queries have to be whole sentences, so abbreviations and other languages must be handled;
     `gr2.text.sentences` is a simple rule without this dependency, where a rough split is enough.
     """
-    try:
+    with extra("wikipedia", "finding sentences needs sentencex"):
         from sentencex import segment  # type: ignore[import-not-found,import-untyped,unused-ignore]
-    except ImportError as error:
-        raise ValueError(
-            "finding sentences needs the extra `wikipedia`: pip install 'gr2[wikipedia]'"
-        ) from error
     return [
         sentence.strip()
         for paragraph in text.splitlines()

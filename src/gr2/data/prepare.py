@@ -22,6 +22,7 @@ from gr2.data.formats.medquad import read_medquad
 from gr2.data.formats.movies import read_movies
 from gr2.data.formats.natural_questions import read_natural_questions
 from gr2.data.formats.nfcorpus import read_nfcorpus
+from gr2.extras import extra
 
 Recipe = Mapping[str, Any]
 Files = Mapping[str, tuple[Path, ...]]
@@ -196,7 +197,8 @@ def _require(name: str, recipe: Recipe) -> None:
     if not recipe["needs"]:
         return
     irds.load(recipe["documents"])
-    import ir_datasets
+    with extra("data", "these collections need ir_datasets"):
+        import ir_datasets
 
     home = Path(ir_datasets.util.home_path())
     missing = [home / need for need in recipe["needs"] if not (home / need).exists()]

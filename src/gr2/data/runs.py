@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gr2.data.formats.trec import read_run
+from gr2.extras import extra
 from gr2.store import atomic_file
 
 if TYPE_CHECKING:
@@ -81,7 +82,8 @@ class Run:
 
     def to_frame(self, queries: Mapping[str, str] | None = None) -> "pd.DataFrame":
         """A frame with PyTerrier's columns qid, query (if given), docno, score and rank (from 0)."""
-        import pandas as pd
+        with extra("frames", "frames need pandas"):
+            import pandas as pd
 
         rows = [
             (qid, docno, score, rank)

@@ -21,11 +21,12 @@ from gr2.docids.docids import Docids
 from gr2.docids.trie import Trie
 from gr2.judge.judged_queries import JudgedQueries
 from gr2.model.backbone import tokeniser, tokenizer_of
-from gr2.model.card import card
+from gr2.model.card import FIGURES, Measured, card
 from gr2.model.config import GR2Config, SearchConfig
 from gr2.model.device import device_of
 from gr2.model.encoder import Encoder
 from gr2.model.families import Family
+from gr2.model.hub import located
 from gr2.model.look_ahead import LookAhead
 from gr2.model.look_ahead_io import load_look_ahead, save_look_ahead
 from gr2.model.network import END, FIRST, Network
@@ -169,10 +170,16 @@ class GR2:
             save_look_ahead(self.look_ahead, folder / "look_ahead")
         if self.judged is not None:
             self.judged.write(folder / JUDGED)
+        self.save_description(folder)
+
+    def save_description(self, folder: Path) -> None:
+        """Write config.json and the model card, with the figures in the folder's `measures.json` if any."""
         content = {"format": FORMAT, "family": self.network.family, "config": asdict(self.config)}
-        provenance = {**self.provenance, "gr2": version("gr2")}
-        write_json(folder / "config.json", content | {"provenance": provenance})
-        write_text(folder / "README.md", card(self.facts(), provenance))
+        self.provenance["gr2"] = version("gr2")
+        write_json(folder / "config.json", content | {"provenance": self.provenance})
+        path = folder / FIGURES
+        measured = read_json(path, Measured) if path.is_file() else None
+        write_text(folder / "README.md", card(self.facts(), self.provenance, measured))
 
     def facts(self) -> dict[str, Any]:
         """The model's own facts for the model card."""
@@ -193,8 +200,11 @@ class GR2:
 
     @classmethod
     def from_pretrained(cls, folder: str | Path, *, device: str = "auto") -> "GR2":
-        """Load a folder that `save_pretrained` wrote; a damaged file or an unknown format is an error."""
-        return steady(Path(folder), lambda folder: cls._read(folder, device))
+        """Load a folder that `save_pretrained` wrote; a damaged file or an unknown format is an error.
+
+        A name such as `owner/model`, if it is no folder, is a model on the Hugging Face hub.
+        """
+        return steady(located(folder), lambda folder: cls._read(folder, device))
 
     @classmethod
     def _read(cls, folder: Path, device: str) -> "GR2":

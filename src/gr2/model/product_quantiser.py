@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gr2.extras import extra
+
 Floats = NDArray[np.float32]
 
 
@@ -48,8 +50,6 @@ def one_thread() -> Iterator[None]:
 
 def faiss() -> Any:
     """The library; an error names what to install."""
-    try:
+    with extra("docids", "codes from vectors need faiss"):
         import faiss as found
-    except ImportError as error:
-        raise ImportError("codes from vectors need faiss: pip install 'gr2[docids]'") from error
     return found

@@ -1,4 +1,4 @@
-"""A trained model and its collection → report.html and report.md in the model's folder.
+"""A trained model and its collection → report.html, report.md and measures.json in the model's folder.
 
 `write_report` measures (`evidence`), describes the results (`sections`) and lays them out (`layout`, `draw`).
 The page is self-contained, so it can be sent as a single file.
@@ -13,6 +13,7 @@ from gr2.data.collection import Collection
 from gr2.data.runs import Run
 from gr2.evaluate.measures import Convention, evaluate
 from gr2.evaluate.significance import Comparison, compare
+from gr2.model.card import FIGURES, Measured
 from gr2.model.config import SearchConfig
 from gr2.model.encoder import Encoder
 from gr2.model.gr2 import GR2
@@ -31,7 +32,7 @@ from gr2.report.evidence import (
 )
 from gr2.report.layout import Section, as_html, as_markdown
 from gr2.schemes.health import health
-from gr2.store import Workspace, extended_folder, write_text
+from gr2.store import Workspace, extended_folder, write_json, write_text
 
 OURS = "GR²"
 """The full model in tables; a variant has its own name."""
@@ -91,7 +92,23 @@ def write_report(
     with extended_folder(folder) as temporary:
         write_text(temporary / "report.html", as_html(title, found))
         write_text(temporary / "report.md", as_markdown(title, found))
+        if comparison is not None:
+            write_json(temporary / FIGURES, _measured(comparison, collection, split))
+            model.save_description(temporary)
     return comparison
+
+
+def _measured(comparison: Comparison, collection: Collection, split: str) -> Measured:
+    """The figures of the model, which is the last of the comparison."""
+    ours = comparison.evaluations[-1]
+    return {
+        "collection": collection.name,
+        "fingerprint": collection.fingerprint,
+        "split": split,
+        "queries": len(collection.split(split)),
+        "convention": str(ours.convention),
+        "means": ours.means,
+    }
 
 
 def _judged(

@@ -14,6 +14,7 @@ import torch
 from gr2.data.collection import Collection, Qrels
 from gr2.data.runs import Run
 from gr2.experiments.geometry import representations
+from gr2.extras import extra
 from gr2.model.config import SearchConfig
 from gr2.model.encoder import Vectors
 from gr2.model.gr2 import GR2
@@ -109,7 +110,8 @@ def flat(vectors: Vectors, seed: int = 0) -> tuple[list[tuple[float, float]], st
     PCA is used for fewer than 8 vectors, or if scikit-learn is not installed.
     """
     if len(vectors) >= 8 and find_spec("sklearn"):
-        from sklearn.manifold import TSNE  # type: ignore[import-untyped]
+        with extra("plots", "t-SNE needs scikit-learn"):
+            from sklearn.manifold import TSNE  # type: ignore[import-untyped]
 
         perplexity = min(30.0, (len(vectors) - 1) / 3)
         placed, how = (

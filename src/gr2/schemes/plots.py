@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from gr2.extras import extra
 from gr2.schemes.fusion.radius import AtRadius
 from gr2.schemes.health import KINDS, Health
 from gr2.store import atomic_file
@@ -83,9 +84,7 @@ def save_figure(figure: Any, path: Path) -> None:
 
 def require_matplotlib() -> Any:
     """The library, or an error that names the extra to install."""
-    try:
+    with extra("plots", "drawing needs matplotlib"):
         import matplotlib
         import matplotlib.figure
-    except ImportError as error:
-        raise ValueError("drawing needs the extra `plots`: pip install 'gr2[plots]'") from error
     return matplotlib

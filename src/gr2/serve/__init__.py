@@ -18,10 +18,10 @@ Needs the extra `serve` (FastAPI, uvicorn, prometheus_client), which is imported
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib.util import find_spec
 from ipaddress import ip_address
 from pathlib import Path
 
+from gr2.extras import extra
 from gr2.serve.config import ServiceConfig
 from gr2.serve.judging_config import JudgingConfig
 
@@ -63,13 +63,11 @@ def serve(
         port: The port; 0 picks a free one.
         on_start: Called once clients can connect.
     """
-    for package in ("fastapi", "uvicorn", "prometheus_client"):
-        if find_spec(package) is None:
-            raise ValueError(f"serving needs {package}: pip install 'gr2[serve]'")
-    import uvicorn
+    with extra("serve", "serving needs FastAPI and uvicorn"):
+        import uvicorn
 
-    from gr2.serve.app import build_app
-    from gr2.serve.connection import limited_connection
+        from gr2.serve.app import build_app
+        from gr2.serve.connection import limited_connection
     from gr2.serve.hosts import answering_to
     from gr2.serve.judging import Judging
     from gr2.serve.service import Service

@@ -26,6 +26,7 @@ from typing import Any, Protocol
 
 from gr2.data.collection import Collection, Qrels
 from gr2.data.runs import Run
+from gr2.extras import MissingExtra
 
 
 class System(Protocol):
@@ -140,7 +141,7 @@ def build_system(name: str, context: SystemContext, options: object | None = Non
     row = SYSTEMS[name]
     missing = [package for package in row.packages if find_spec(package) is None]
     if missing:
-        raise ValueError(f"{name} needs {', '.join(missing)}: pip install 'gr2[{row.extra}]'")
+        raise MissingExtra(f"{name} needs {', '.join(missing)}: pip install 'gr2[{row.extra}]'")
     system = row.build(context, row.options() if options is None else options)
     if not callable(getattr(system, "search", None)):
         raise ValueError(f"the system {name} was built as {type(system).__name__}, which has no `search`")

@@ -24,6 +24,7 @@ from pathlib import Path
 from gr2.data.documents import NAME as DOCUMENTS
 from gr2.data.documents import DocumentStore
 from gr2.judge.judged_queries import JudgedQueries, same_text
+from gr2.model.card import FIGURES
 from gr2.model.gr2 import GR2
 from gr2.model.look_ahead import LookAhead
 from gr2.model.query_encoder import QueryEncoder
@@ -37,7 +38,7 @@ from gr2.training.learner import Learner
 from gr2.training.plain_views import PlainViews
 from gr2.workflows.versions import published
 
-OUTDATED = ("report.html", "report.md")
+OUTDATED = (FIGURES, "report.html", "report.md")
 """Files of a model folder that describe the model as it was indexed."""
 
 __all__ = ["JudgedQueries", "Learned", "learn"]
@@ -126,9 +127,9 @@ def learn(
     with published(out, folder) as temporary:
         if _digest(folder) != digest:
             raise ValueError(f"{folder}: another process has changed this model; learn again")
-        model.save_learned(temporary)
         for name in OUTDATED:
             (temporary / name).unlink(missing_ok=True)
+        model.save_learned(temporary)
     chosen = f"{model.provenance['look_ahead']['chosen']}; {model.provenance['look_ahead']['weights']}"
     return Learned(len(given.qrels), True, chosen, time.monotonic() - begun, gain, out)
 

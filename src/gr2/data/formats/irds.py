@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import Any
 
 from gr2.data.collection import Collection, Document
+from gr2.extras import extra
 
 SPLITS = ("train", "dev", "validation", "valid", "test")
 TEXT_FIELDS = ("text", "body", "abstract")
@@ -55,10 +56,8 @@ def from_irds(name: str, documents: str, splits: dict[str, list[Any]]) -> Collec
 
 def load(id: str) -> Any:
     """Load an ir_datasets id; an unknown id raises a ValueError with an example."""
-    try:
+    with extra("data", "ids of ir_datasets need that package"):
         import ir_datasets
-    except ImportError as error:
-        raise ValueError("reading ir_datasets ids needs the extra `data`: pip install 'gr2[data]'") from error
     try:
         return ir_datasets.load(id)
     except KeyError:
