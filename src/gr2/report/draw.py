@@ -7,12 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from math import ceil, floor, log10
+from textwrap import wrap
 
 WIDTH, HEIGHT, LEFT, BOTTOM, EDGE = 480, 230, 58, 36, 10
-ROW, TEXT, THICK = 40, 16, 9
-"""Height of a row of bars, of its line of text, and of a bar."""
-LONGEST = 46
-"""Characters of a name; the rest is left out, and shown by hovering."""
+TEXT, THICK, GAP = 16, 9, 20
+"""Height of a line of text and of a bar, and from the top of a bar to the next row."""
+LONGEST = 44
+"""Characters of a line of a name."""
 Points = Sequence[tuple[float, float]]
 
 
@@ -37,6 +38,8 @@ class Band:
     low: float
     high: float
     text: str
+    clear: bool
+    """Whether it is more than chance."""
 
 
 def lines(curves: Mapping[str, Points], x: str, y: str) -> str:
@@ -65,68 +68,66 @@ def dots(groups: Mapping[str, Points], title: str) -> str:
 
 def bars(rows: Sequence[Bar], title: str) -> str:
     """Horizontal bars from 0, one below the other."""
-    most = max([*(row.value for row in rows), 1e-9])
+    most, top = max([*(row.value for row in rows), 1e-9]), 0.0
     parts = []
-    for number, row in enumerate(rows):
-        top = ROW * number
+    for row in rows:
+        label, below = _label(top, row.name, row.text, strong=row.strong)
         length = WIDTH * max(0.0, row.value) / most
-        parts.append(_label(top, row.name, row.text, strong=row.strong))
-        parts.append(_rect("track", top + TEXT + 6, WIDTH))
-        parts.append(_rect("b0" if row.strong else "b5", top + TEXT + 6, length))
+        parts += [label, _rect("track", below, WIDTH), _rect("b0" if row.strong else "b5", below, length)]
+        top = below + GAP
     said = "; ".join(f"{row.name} {row.text}" for row in rows)
-    return _svg(parts, f"{title}: {said}", ROW * max(1, len(rows)))
+    return _svg(parts, f"{title}: {said}", top)
 
 
 def groups(rows: Mapping[str, Sequence[float]], names: Sequence[str], title: str) -> str:
     """For each row several thin bars from 0 to 1, one per name, with a legend."""
-    parts, thin = [], THICK + 2
-    height = TEXT + 12 + thin * len(names)
-    for number, (row, values) in enumerate(rows.items()):
-        top = height * number
-        parts.append(_label(top, row, ""))
+    parts, thin, top = list[str](), THICK + 2, 0.0
+    for row, values in rows.items():
+        label, below = _label(top, row, "")
+        parts.append(label)
         for place, value in enumerate(values):
-            at = top + TEXT + 6 + thin * place
-            parts += [
-                _rect("track", at, WIDTH),
-                _rect(f"b{place % 6}", at, WIDTH * min(1.0, max(0.0, value))),
-            ]
-    legend, whole = _legend(names, height * len(rows))
+            at, length = below + thin * place, WIDTH * min(1.0, max(0.0, value))
+            parts += [_rect("track", at, WIDTH), _rect(f"b{place % 6}", at, length)]
+        top = below + thin * len(values) + GAP - THICK
+    legend, whole = _legend(names, top)
     return _svg([*parts, legend], title, whole)
 
 
 def bands(rows: Sequence[Band], title: str) -> str:
-    """Differences around 0: green above it, red below, grey if the band contains it."""
+    """Differences around 0: green above it, red below, grey if they may be chance."""
     reach = max([*(abs(end) for row in rows for end in (row.low, row.high, row.value)), 1e-9])
     middle, scale = WIDTH / 2, (WIDTH / 2 - 6) / reach
-    parts = [f'<path class="zero" d="M{middle:.1f},0V{ROW * max(1, len(rows))}"/>']
-    for number, row in enumerate(rows):
-        top, kind = ROW * number, "same"
-        if row.low > 0 or row.high < 0:
-            kind = "better" if row.low > 0 else "worse"
+    parts, top = list[str](), 0.0
+    for row in rows:
+        kind = ("better" if row.value > 0 else "worse") if row.clear else "same"
         low, high, at = (middle + scale * value for value in (row.low, row.high, row.value))
-        y = top + TEXT + 6 + THICK / 2
-        parts.append(_label(top, row.name, row.text))
+        label, below = _label(top, row.name, row.text)
+        y = below + THICK / 2
+        parts.append(label)
         parts.append(f'<path class="band {kind}" d="M{low:.1f},{y}H{high:.1f}"/>')
         parts.append(f'<circle class="{kind}" cx="{at:.1f}" cy="{y}" r="5"/>')
+        parts.append(f'<path class="zero" d="M{middle:.1f},{below - 3}V{below + THICK + 3}"/>')
+        top = below + GAP
     said = "; ".join(f"{row.name} {row.text}" for row in rows)
-    return _svg(parts, f"{title}: {said}", ROW * max(1, len(rows)))
+    return _svg(parts, f"{title}: {said}", top)
 
 
 def _svg(parts: Sequence[str], title: str, height: float) -> str:
-    return (
-        f'<svg viewBox="0 0 {WIDTH} {height:.0f}" role="img" aria-label="{escape(title, quote=True)}">'
-        f"{''.join(parts)}</svg>"
-    )
+    label = escape(title, quote=True)
+    box = f"0 0 {WIDTH} {max(height, TEXT):.0f}"
+    return f'<svg viewBox="{box}" role="img" aria-label="{label}">{"".join(parts)}</svg>'
 
 
-def _label(top: float, name: str, text: str, *, strong: bool = False) -> str:
-    short = name if len(name) <= LONGEST else name[: LONGEST - 1] + "…"
-    whole = f"<title>{escape(name)}</title>" if short != name else ""
+def _label(top: float, name: str, text: str, *, strong: bool = False) -> tuple[str, float]:
+    """A name in one or more lines with a value on the right, and where to go on below it."""
     kind, end = (' class="strong"', "end strong") if strong else ("", "end")
-    return (
-        f'<text{kind} x="0" y="{top + TEXT}">{escape(short)}{whole}</text>'
-        f'<text class="{end}" x="{WIDTH}" y="{top + TEXT}">{escape(text)}</text>'
-    )
+    rows = wrap(name, LONGEST) or [""]
+    parts = [
+        f'<text{kind} x="0" y="{top + TEXT * number:.1f}">{escape(row)}</text>'
+        for number, row in enumerate(rows, 1)
+    ]
+    parts.append(f'<text class="{end}" x="{WIDTH}" y="{top + TEXT:.1f}">{escape(text)}</text>')
+    return "".join(parts), top + TEXT * len(rows) + 6
 
 
 def _rect(kind: str, top: float, length: float) -> str:

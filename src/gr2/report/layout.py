@@ -148,7 +148,7 @@ def _table(table: Table) -> str:
     head = f"<thead>{line(table.header, 'th')}</thead>"
     title = escape(table.title, quote=True)
     return (
-        f'<details><summary>{title}</summary><div class="wide" role="region" tabindex="0" '
+        f'<details><summary>{title}</summary><div class="wide" role="group" tabindex="0" '
         f'aria-label="{title}"><table>{head}<tbody>{rows}</tbody></table></div></details>'
     )
 

@@ -6,7 +6,7 @@ from gr2.evaluate.significance import Comparison
 from gr2.report import draw
 from gr2.report.evidence import DEPTH, Bin, Cost
 from gr2.report.layout import Part, Picture, Section, Table
-from gr2.report.summary import MEASURE, differences, probability
+from gr2.report.summary import MEASURE, differences, probability, signed
 from gr2.training.estimate import Gain
 
 
@@ -26,7 +26,8 @@ def quality_section(comparison: Comparison, ours: str) -> Section:
             Picture(
                 draw.bands(bands, f"{ours} minus each other system"),
                 f"{ours} minus each other system in {MEASURE}, with the 95 % band of each difference. To the "
-                f"right of the line {ours} is better; a band that crosses it (grey) could be chance.",
+                f"right of the mark {ours} is better, to the left it is worse; what is grey may be chance "
+                f"(corrected p above {comparison.level:g}).",
             )
         )
     parts += [_measures(comparison), _differences(comparison, ours)]
@@ -41,8 +42,9 @@ def _bands(comparison: Comparison, ours: str) -> list[draw.Band]:
     for row in differences(comparison, ours):
         other = [values[row.other][qid] for qid in values[ours]]
         gain = Gain.of(other, list(values[ours].values()))
-        text = f"{row.mean:+.3f}, p {probability(row.t_holm)}"
-        found.append(draw.Band(row.other, gain.gain, gain.low, gain.high, text))
+        text = f"{signed(row.mean)}, p {probability(row.t_holm)}"
+        clear = row.t_holm <= comparison.level
+        found.append(draw.Band(row.other, gain.gain, gain.low, gain.high, text, clear))
     return found
 
 
@@ -60,7 +62,7 @@ def _measures(comparison: Comparison) -> Table:
         "All measures; letters name the systems that are significantly worse "
         f"(paired t-test, Holm, p ≤ {comparison.level:g})"
     )
-    return Table(["", "system", *measures], rows, title)
+    return Table(["letter", "system", *measures], rows, title)
 
 
 def _differences(comparison: Comparison, ours: str) -> Table:

@@ -75,4 +75,4 @@ def _rank(rank: int | None, depth: int) -> str:
 
 
 def _parts(views: Mapping[str, float]) -> str:
-    return ", ".join(f"{name} {value:.1f}" for name, value in views.items())
+    return ", ".join(f"{name} {value:.1f}" for name, value in views.items() if abs(value) >= 0.05)

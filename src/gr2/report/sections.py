@@ -10,6 +10,7 @@ from gr2.evaluate.leaks import NEAR_TWIN, Leaks
 from gr2.report import draw
 from gr2.report.evidence import Curve
 from gr2.report.layout import Part, Picture, Section, Table
+from gr2.report.summary import signed
 from gr2.schemes.health import Health
 
 CANDIDATES = 8
@@ -88,11 +89,7 @@ def look_ahead_section(facts: Mapping[str, Any], sizes: Mapping[str, int]) -> Se
     ]
     rows = sorted(facts.get("rows", ()), key=lambda row: -row["gain"])[:CANDIDATES]
     if rows:
-        errors = [row["error"] or 0.0 for row in rows]
-        bands = [
-            draw.Band(r["candidate"], r["gain"], r["gain"] - 2 * e, r["gain"] + 2 * e, f"{r['gain']:+.4f}")
-            for r, e in zip(rows, errors, strict=True)
-        ]
+        bands = [_band(row["candidate"], row["gain"], 2 * (row["error"] or 0.0)) for row in rows]
         parts += [
             f"The best candidates were compared on held-out queries of {facts['measured']} (nDCG@20), as "
             "they come and with the judgements of all documents that they ask for hidden. The gain over "
@@ -106,6 +103,10 @@ def look_ahead_section(facts: Mapping[str, Any], sizes: Mapping[str, int]) -> Se
         ]
     sized = [[name, f"{size / 1e6:.2f}"] for name, size in sizes.items()]
     return Section("Look-ahead", [*parts, Table(["view", "MB"], sized, "The size of each view")])
+
+
+def _band(name: str, gain: float, reach: float) -> draw.Band:
+    return draw.Band(name, gain, gain - reach, gain + reach, signed(gain, 4), abs(gain) > reach)
 
 
 def _candidates(rows: Sequence[Mapping[str, Any]]) -> Table:

@@ -36,7 +36,7 @@ def summary_section(
         cost = costs[ours]
         size = (cost.fixed + cost.growing) / 1e6
         items.append(
-            f"An answer takes {cost.milliseconds:.0f} ms on this machine, and {size:,.0f} MB of memory."
+            f"An answer takes {cost.milliseconds:.0f} ms on this machine; the model takes {size:,.0f} MB."
         )
     note = (
         f"Differences are in {MEASURE}; p is of a paired t-test over the queries, corrected for the number "
@@ -51,7 +51,7 @@ def verdicts(comparison: Comparison, ours: str) -> list[str]:
     for row in differences(comparison, ours):
         shown = f"{row.other} by {abs(row.mean):.3f} (p {probability(row.t_holm)})"
         if row.t_holm > comparison.level:
-            same.append(f"{row.other} ({row.mean:+.3f}, p {probability(row.t_holm)})")
+            same.append(f"{row.other} ({signed(row.mean)}, p {probability(row.t_holm)})")
         else:
             (better if row.mean > 0 else worse).append(shown)
     found = [
@@ -91,6 +91,15 @@ def probability(p: float) -> str:
     if p < 0.001:
         return "< 0.001"
     return f"{p:.3f}" if p < 0.1 else f"{p:.2f}"
+
+
+def signed(value: float, digits: int = 3) -> str:
+    """A difference with its sign.
+
+    >>> signed(-0.0214), signed(0.1)
+    ('−0.021', '+0.100')
+    """
+    return f"{value:+.{digits}f}".replace("-", "−")
 
 
 def _listed(names: list[str]) -> str:
