@@ -14,6 +14,7 @@ async function render() {
   settle();
   const name = view.query.trim() || (view.like && `Like ${view.like}`);
   document.title = name ? `${name} – GR²` : "GR² search";
+  $("comparing").hidden = Boolean(view.like || view.doc) || compare.options.length === 1;
   if (view.doc) return read(view.doc);
   const place = addressOf(view);
   if (place === shown) return comeBack();
@@ -152,7 +153,6 @@ async function start() {
   const count = health.documents.toLocaleString("en");
   canCompare = { bm25: health.bm25, dense: health.dense, hybrid: health.hybrid };
   for (const option of [...compare.options]) if (option.value && !canCompare[option.value]) option.remove();
-  $("comparing").hidden = compare.options.length === 1;
   q.placeholder = `Search ${count} documents`;
   const parts = [`${health.model}: ${count} documents${health.collection ? ` of ${health.collection}` : ""}.`];
   if (!health.texts) parts.push("The model folder contains no documents, so results show docids and scores only.");
