@@ -79,6 +79,27 @@ def server(served_folder):
         yield start
 
 
+@pytest.fixture(scope="module")  # while it runs, its thread has an event loop that other tests must not meet
+def browser():
+    """A running chromium; for files that have made sure that there is one."""
+    from helpers import browsing
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=browsing.CHROMIUM, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def page(browser):
+    """A page that fails its test if anything goes wrong in it."""
+    from helpers import browsing
+
+    with browsing.opened(browser) as page:
+        yield page
+
+
 @pytest.fixture
 def gr2(monkeypatch, capsys):
     """The command line: a function from arguments to what is printed."""

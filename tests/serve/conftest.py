@@ -1,9 +1,9 @@
-"""A browser and pages in it; models that can learn from judgements."""
+"""Models that can learn from judgements."""
 
 import shutil
 
 import pytest
-from helpers import browsing, judged
+from helpers import judged
 
 
 @pytest.fixture(scope="session")
@@ -37,21 +37,3 @@ def learned_model(taught, tmp_path):
     """A copy of the taught model, with its earlier version."""
     shutil.copytree(taught.with_name("model.versions"), tmp_path / "model.versions")
     return shutil.copytree(taught, tmp_path / "model")
-
-
-@pytest.fixture(scope="module")  # while it runs, its thread has an event loop that other tests must not meet
-def browser():
-    """A running chromium; for files that have made sure that there is one."""
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=browsing.CHROMIUM, args=["--no-sandbox"])
-        yield browser
-        browser.close()
-
-
-@pytest.fixture
-def page(browser):
-    """A page that fails its test if anything goes wrong in it."""
-    with browsing.opened(browser) as page:
-        yield page

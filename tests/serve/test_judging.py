@@ -372,7 +372,7 @@ def test_a_killed_learning_is_reported_and_the_old_model_serves(model, tmp_path)
             await asyncio.sleep(0.01)
         learning._process.kill()
         await learning._task
-        answers = await service.search([query], 36, None, False)
+        answers = await service.search([query], 36, None)
         await service.stop()
         return answers[0]
 
@@ -411,11 +411,11 @@ def test_requests_in_flight_end_on_the_model_they_began_with(learned_model, unta
 
     async def script():
         await service.start()
-        first = asyncio.create_task(service.search([query], 36, None, False))
+        first = asyncio.create_task(service.search([query], 36, None))
         await asyncio.sleep(0.1)  # it is in the queue
         await asyncio.to_thread(rollback, learned_model)
         await service.reload()
-        second = asyncio.create_task(service.search([query], 36, None, False))
+        second = asyncio.create_task(service.search([query], 36, None))
         await asyncio.sleep(0.1)
         gate.set()
         answers = [(await each)[0] for each in (first, second)]

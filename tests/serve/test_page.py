@@ -1,6 +1,8 @@
 """The search page in a real browser (playwright with Debian's chromium)."""
 
+import math
 import re
+from urllib.parse import quote
 
 import pytest
 from helpers import served
@@ -12,6 +14,9 @@ if CHROMIUM is None:
     pytest.skip("no chromium: apt install chromium", allow_module_level=True)
 
 QUERY = "baka beke"
+
+
+BESIDE = f"{QUERY}&compare=bm25"
 
 
 @pytest.fixture(scope="module")
@@ -42,44 +47,120 @@ def test_typing_searches_and_results_are_complete(page, address, served_model):
     first = page.locator("#ours .hit").first
     assert expected[0].docno in first.inner_text()
     assert first.locator(".bar i").count() == 4
-    assert first.locator(".bar").get_attribute("aria-label").startswith(f"log P {expected[0].score:.2f}")
-    shown = first.locator(".path").inner_text()
-    assert all(word in shown for word in expected[0].docid.split())
-    assert first.locator(".path b").count() >= 1
     assert {word.strip() for word in page.locator("#ours mark").all_inner_texts()} == {"baka", "beke"}
     assert "<b>more</b>" in first.inner_text() and page.locator(".snippet b").count() == 0
-    assert len(docnos(page, "beside")) == 10
+    assert not page.locator("#beside").is_visible(), "nothing is compared unless asked for"
     status = page.locator("#status").inner_text()
-    assert re.fullmatch(r"10 results · [\d.,]+ ms on the server, [\d.,]+ ms in total", status)
-    assert "BM25 rank " in page.locator("#ours").inner_text()
+    times = re.fullmatch(r"10 results · ([\d.,]+) ms on the server · ([\d.,]+) ms round trip", status)
+    assert times and float(times[1].replace(",", "")) <= float(times[2].replace(",", ""))
 
 
-def test_bars_fall_with_the_score(page, address):
+def test_bars_fall_with_the_score_and_say_so_on_focus(page, address, served_model):
     page.goto(f"{address}/?q=baka")
     docnos(page)
     fills = page.eval_on_selector_all(
         "#ours .bar",
-        "bars => bars.map(bar => [...bar.children].reduce("
+        "bars => bars.map(bar => [...bar.querySelectorAll('i')].reduce("
         "(sum, i) => sum + parseFloat(i.style.getPropertyValue('--fill')), 0))",
     )
     assert fills[0] == 400 and fills == sorted(fills, reverse=True) and fills[-1] < 400
+    scores = [result.score for result in served_model.search("baka", 10)]
+    expected = [max(15, 400 - 100 * (scores[0] - score) / math.log(3)) for score in scores]
+    assert fills == pytest.approx(expected, abs=0.1)
+    last = page.locator("#ours .bar").last
+    assert not last.locator(".tip").is_visible()
+    last.focus()
+    assert last.locator(".tip").is_visible()
+    said = last.locator(".tip").inner_text()
+    times = math.exp(scores[0] - scores[-1])
+    assert f"{times:.{1 if times < 10 else 0}f} times less likely than the first" in said.replace(",", "")
+    assert last.get_attribute("aria-label") == said
+    assert "the most likely answer" in page.locator("#ours .bar").first.get_attribute("aria-label")
+
+
+def test_the_docid_is_behind_why_this_result(page, address, served_model):
+    page.goto(f"{address}/?q={QUERY}")
+    docnos(page)
+    first, expected = page.locator("#ours .hit").first, served_model.search(QUERY, 1)[0]
+    assert first.locator(".path").count() == 0
+    first.get_by_text("Why this result?").click()
+    share = 100 * math.exp(expected.score)
+    assert f"{share:.{2 if share < 1 else 1}f} %" in first.locator(".reasons").inner_text()
+    assert not first.locator(".path").is_visible()
+    first.get_by_text("Its identifier").click()
+    shown = first.locator(".path").inner_text()
+    assert all(word in shown for word in expected.docid.split())
+    assert first.locator(".path b").count() >= 1
+    first.get_by_text("Why this result?").click()
+    first.get_by_text("Why this result?").click()
+    assert first.locator(".reasons").count() == 1
+
+
+def test_a_ranking_beside_is_chosen_and_kept_in_the_address(page, address):
+    page.goto(f"{address}/?q={QUERY}")
+    docnos(page)
+    assert page.locator("#compare option").all_inner_texts() == ["nothing", "BM25 (words)"]
+    page.get_by_label("Compare with").select_option("bm25")
+    assert len(docnos(page, "beside")) == 10
+    assert "BM25 rank " in page.locator("#ours").inner_text() and "compare=bm25" in page.url
+    page.reload()
+    assert len(docnos(page, "beside")) == 10 and page.locator("#compare").input_value() == "bm25"
+    page.locator("#compare").select_option("")
+    page.wait_for_url("**/?q=baka+beke")
+    page.wait_for_selector("#beside", state="hidden")
+
+
+def test_a_document_has_its_own_address_and_going_back_finds_the_place(page, address):
+    page.set_viewport_size({"width": 800, "height": 500})
+    page.goto(f"{address}/?q={QUERY}")
+    rows = docnos(page)
+    page.locator("h3 a").nth(7).scroll_into_view_if_needed()
+    before = page.evaluate("scrollY")
+    assert before > 0
+    page.locator("h3 a").nth(7).click()
+    page.wait_for_selector("#reader-text:has-text('<b>more</b>')")
+    assert page.url.endswith(f"doc={rows[7]}") and focused(page) == "reader-title"
+    assert page.evaluate("scrollY") == 0 and not page.locator("#main").is_visible()
+    assert page.locator("#reader-meta a").get_attribute("href") == f"https://example.org/{rows[7]}"
+    assert page.locator("#reader-text b").count() == 0
+    own = page.url
+    searches = []
+    page.on("request", lambda request: searches.append(request.url) if "/search" in request.url else None)
+    page.get_by_role("button", name="Back to results").click()
+    page.wait_for_selector("#main")
+    assert docnos(page) == rows and focused(page) == rows[7] and not searches
+    assert page.evaluate("scrollY") == before and "10 results" in page.locator("#status").inner_text()
+    page.goto(own)
+    page.wait_for_selector("#reader-text:has-text('<b>more</b>')")
+    page.keyboard.press("Escape")
+    assert docnos(page) == rows and "doc=" not in page.url
+    page.goto(f"{address}/?doc=nobody")
+    wait_for(page, "Not found")
+    assert "unknown document" in page.locator("#notice").inner_text()
+
+
+def test_an_odd_docno_can_be_opened(page, address):
+    page.goto(f"{address}/?doc={quote(served.ODD, safe='')}")
+    wait_for(page, "not a document of the model")
+    page.locator("#close").click()
+    wait_for(page, "What are you looking for?")
 
 
 def test_the_keyboard_reaches_everything(page, address):
-    page.goto(f"{address}/?q={QUERY}")
+    page.goto(f"{address}/?q={BESIDE}")
     rows, beside = docnos(page), docnos(page, "beside")
     page.keyboard.press("Tab")
-    page.locator("h3 button").nth(3).focus()
+    page.locator("h3 a").nth(3).focus()
     page.keyboard.press("/")
     assert focused(page) == "q" and page.locator("#q").input_value() == QUERY
     page.keyboard.press("ArrowDown")
     page.keyboard.press("ArrowDown")
     assert focused(page) == rows[1]
     page.keyboard.press("Enter")
-    page.wait_for_selector(".full:has-text('<b>more</b>')")
-    assert page.locator("h3 button").nth(1).get_attribute("aria-expanded") == "true"
-    page.keyboard.press("Enter")
-    assert page.locator(".full").count() == 0
+    page.wait_for_selector("#reader-text:has-text('<b>more</b>')")
+    page.keyboard.press("Escape")
+    page.wait_for_selector("#ours .hit")
+    assert focused(page) == rows[1]
     page.keyboard.press("ArrowRight")
     assert focused(page) == beside[1] and page.locator("#beside .hit.twin").count() == 1
     page.keyboard.press("ArrowUp")
@@ -87,7 +168,7 @@ def test_the_keyboard_reaches_everything(page, address):
     assert focused(page) == "q"
     page.keyboard.press("Escape")
     wait_for(page, "What are you looking for?")
-    assert page.url == f"{address}/"
+    assert page.url == f"{address}/?compare=bm25"
 
 
 def test_links_and_the_back_button_restore_searches(page, address):
@@ -191,8 +272,8 @@ def test_the_api_key_is_asked_for_once(page, server, tmp_path):
     page.locator("#q").fill("duku")
     page.wait_for_url("**/?q=duku")
     page.wait_for_function("() => !document.body.classList.contains('busy')")
-    page.locator("h3 button").first.click()
-    page.wait_for_selector(".full:has-text('more')")
+    page.locator("h3 a").first.click()
+    page.wait_for_selector("#reader-text:has-text('more')")
 
 
 TEXTS = [
@@ -203,6 +284,9 @@ TEXTS = [
     ".path b",
     ".path span",
     "sub",
+    ".reasons p",
+    ".tip",
+    "label",
     ".meta span",
     "#status",
     ".solid",
@@ -214,9 +298,12 @@ TEXTS = [
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_light_and_dark_have_enough_contrast(page, address, scheme):
     page.emulate_media(color_scheme=scheme)
-    page.goto(f"{address}/?q={QUERY}")
+    page.goto(f"{address}/?q={BESIDE}")
     docnos(page)
     page.wait_for_function("() => !document.body.classList.contains('busy')")
+    page.locator(".why summary").first.click()
+    page.get_by_text("Its identifier").click()
+    page.locator(".bar").first.focus()
     ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
     assert (sum(map(int, re.findall(r"\d+", ground)[:3])) < 150) == (scheme == "dark")
     for selector in TEXTS:
@@ -226,7 +313,7 @@ def test_light_and_dark_have_enough_contrast(page, address, scheme):
 
 def test_a_phone_shows_one_ranking_at_a_time_without_overflow(page, address):
     page.set_viewport_size({"width": 360, "height": 740})
-    page.goto(f"{address}/?q={QUERY}")
+    page.goto(f"{address}/?q={BESIDE}")
     docnos(page)
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
     ours, beside = page.locator("#ours"), page.locator("#beside")
@@ -236,6 +323,9 @@ def test_a_phone_shows_one_ranking_at_a_time_without_overflow(page, address):
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
     heights = page.eval_on_selector_all(".switch button, .solid", "all => all.map(e => e.offsetHeight)")
     assert min(heights) >= 32
+    page.get_by_role("button", name="GR²").click()
+    page.locator(".bar").first.focus()
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
 
 
 def test_all_controls_have_accessible_names(page, address):

@@ -376,7 +376,7 @@ def test_routes_that_reveal_documents_need_the_api_key(served_folder, tmp_path):
             assert client.get(path).status_code == 200
         for headers in ({}, {"X-API-Key": "wrong"}, {"X-API-Key": ""}, {"Authorization": "Bearer let-me"}):
             assert client.post("/search", json={"query": "a"}, headers=headers).status_code == 401
-            for path in ("/documents/d07", "/metrics"):
+            for path in ("/documents/d07", "/similar/d07", "/examples", "/metrics"):
                 reply = client.get(path, headers=headers)
                 assert reply.status_code == 401 and "X-API-Key" in reply.json()["detail"]
         for headers in ({"X-API-Key": "let-me-in"}, {"Authorization": "Bearer let-me-in"}):
@@ -395,9 +395,8 @@ def test_every_example_of_the_schema_works(client):
     schema = client.get("/openapi.json").json()
     parts = schema["components"]["schemas"]
     examples = parts["SearchBody"]["examples"]
-    assert len(examples) == 4 and {"/search", "/documents/{docno}", "/health", "/metrics"} == set(
-        schema["paths"]
-    )
+    lookups = {"/documents/{docno}", "/similar/{docno}", "/examples", "/health", "/metrics"}
+    assert len(examples) == 5 and {"/search", *lookups} == set(schema["paths"])
     assert "BM25's ranking" in parts["SearchBody"]["properties"]["bm25"]["description"]
     for example in examples:
         assert client.post("/search", json=example).status_code == 200
@@ -705,7 +704,8 @@ def test_an_incomplete_request_times_out(server):
     assert post(address, {"query": "baka"})[0] == 200
 
 
-METHODS = [("/search", "POST"), ("/documents/{docno}", "GET"), ("/health", "GET"), ("/metrics", "GET")]
+METHODS = [("/search", "POST"), ("/documents/{docno}", "GET"), ("/similar/{docno}", "GET")]
+METHODS += [("/examples", "GET"), ("/health", "GET"), ("/metrics", "GET")]
 
 
 @pytest.mark.parametrize("key", ["", "secret"])

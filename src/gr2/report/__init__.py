@@ -1,6 +1,7 @@
 """A trained model and its collection → report.html, report.md and measures.json in the model's folder.
 
-`write_report` measures (`evidence`), describes the results (`sections`) and lays them out (`layout`, `draw`).
+`write_report` measures (`evidence`), describes the results (`summary`, `sections`, `quality`, `queries`) and
+lays them out (`layout`, `draw`).
 The page is self-contained, so it can be sent as a single file.
 """
 
@@ -31,6 +32,9 @@ from gr2.report.evidence import (
     telling_query,
 )
 from gr2.report.layout import Section, as_html, as_markdown
+from gr2.report.quality import cost_section, quality_section, recall_section, reliability_section
+from gr2.report.queries import SHOWN, queries_section
+from gr2.report.summary import summary_section
 from gr2.schemes.health import health
 from gr2.store import Workspace, extended_folder, write_json, write_text
 
@@ -75,19 +79,21 @@ def write_report(
         curve: nDCG@20 by the number of judged queries that were learned from; empty leaves it out.
     """
     model = GR2.from_pretrained(folder, device=device)
-    found = [
-        about.collection_section(collection, split),
-        about.docid_section(health(model.docids, collection, sample=1000)),
-        about.training_section(loss_curves(Workspace(folder).training))
-        if model.look_ahead is None
-        else about.look_ahead_section(model.provenance["look_ahead"], model.look_ahead.nbytes),
-    ]
+    ours, comparison = label_of(model), None
+    found = [summary_section(None, ours, split, {}, {})]
+    if collection.qrels.get(split):
+        comparison, found = _judged(model, collection, others, split, search)
     if curve:
         found.append(about.curve_section(curve, split))
-    comparison = None
-    if collection.qrels.get(split):
-        comparison, more = _judged(model, collection, others, split, search)
-        found += more
+    losses = loss_curves(Workspace(folder).training)
+    if model.look_ahead is not None:
+        found.append(about.look_ahead_section(model.provenance["look_ahead"], model.look_ahead.nbytes))
+    if losses or model.look_ahead is None:
+        found.append(about.training_section(losses))
+    found += [
+        about.collection_section(collection, split),
+        about.docid_section(health(model.docids, collection, sample=1000)),
+    ]
     title = f"{label_of(model)} on {collection.name}"
     with extended_folder(folder) as temporary:
         write_text(temporary / "report.html", as_html(title, found))
@@ -125,19 +131,21 @@ def _judged(
     searcher = model.searcher(search)
 
     def views(text: str) -> Mapping[str, Mapping[str, float]]:
-        return {result.docno: result.views for result in searcher.search(text, about.SHOWN)}
+        return {result.docno: result.views for result in searcher.search(text, SHOWN)}
 
+    costs = _costs(model, collection, list(queries.values())[:TIMED], search)
     found = [
-        about.quality_section(comparison, ours),
-        about.recall_section({**recalls, "best possible": possible_recall(qrels)}),
-        about.queries_section(collection, qrels, run, values, docids, views),
-        about.reliability_section(reliability(run, qrels)),
-        about.cost_section(_costs(model, collection, list(queries.values())[:TIMED], search)),
+        summary_section(comparison, ours, split, recalls, costs),
+        quality_section(comparison, ours),
+        recall_section({**recalls, "best possible": possible_recall(qrels)}),
+        queries_section(collection, qrels, run, values, docids, views),
+        reliability_section(reliability(run, qrels)),
+        cost_section(costs),
     ]
     if model.look_ahead is None:  # look-ahead does not use the representations that MGCC trains
         example = telling_query(qrels)
         groups, method = graded_groups(model, collection, example, split)
-        found.insert(3, about.space_section(groups, method, queries[example]))
+        found.insert(4, about.space_section(groups, method, queries[example]))
     return comparison, found
 
 

@@ -6,24 +6,33 @@ from contextlib import asynccontextmanager
 from importlib.metadata import version
 from itertools import pairwise
 from time import perf_counter
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import FastAPI, Request, Security
+from fastapi import FastAPI, Query, Request, Security
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse
 from fastapi.security import APIKeyHeader
 from starlette.exceptions import HTTPException
 
 from gr2.serve.batching import AnswerTimeout, QueueFull
-from gr2.serve.config import UnsupportedRequest
+from gr2.serve.config import RESULTS, UnsupportedRequest
 from gr2.serve.guard import Guard
 from gr2.serve.judging import Judging
 from gr2.serve.judging_routes import add_judging
 from gr2.serve.learning import Learning
 from gr2.serve.metrics import CONTENT_TYPE
 from gr2.serve.pages import content_policy, page
-from gr2.serve.schema import DocumentReply, ErrorReply, HealthReply, SearchBody, SearchReply
-from gr2.serve.service import Service, steps
+from gr2.serve.replies import steps
+from gr2.serve.schema import (
+    DocumentReply,
+    ErrorReply,
+    ExamplesReply,
+    HealthReply,
+    SearchBody,
+    SearchReply,
+    SimilarReply,
+)
+from gr2.serve.service import Extras, Service
 
 NO_JSON = ("missing", "model_attributes_type", "list_type")
 """How a body that is missing or not marked as JSON is reported."""
@@ -92,8 +101,14 @@ def _add_search(app: FastAPI, service: Service, secured: list[Any]) -> None:
     async def search(body: SearchBody) -> SearchReply:
         """Search with one or more queries; all answers are returned together, in order."""
         began = perf_counter()
-        answers = await service.search(body.query, body.k, body.filter, body.bm25)
-        return SearchReply(answers=answers, milliseconds=round(1000 * (perf_counter() - began), 3))
+        extras = Extras(bm25=body.bm25, dense=body.dense, hybrid=body.hybrid, explain=body.explain)
+        answers = await service.search(body.query, body.k, body.filter, extras)
+        return SearchReply(answers=answers, milliseconds=_since(began))
+
+    @app.get("/examples", responses=_errors(401), dependencies=secured)
+    async def examples() -> ExamplesReply:
+        """Some queries to begin with, of those whose judgements the model learned from."""
+        return ExamplesReply(queries=list(service.model.examples))
 
 
 def _add_lookups(app: FastAPI, service: Service, secured: list[Any], judging: bool) -> None:
@@ -108,6 +123,18 @@ def _add_lookups(app: FastAPI, service: Service, secured: list[Any], judging: bo
         (docno, title, text, url), docid, path = found
         return DocumentReply(docno=docno, title=title, text=text, url=url, docid=docid, path=steps(path))
 
+    # Not below /documents/: a docno may contain slashes, and so end in any word.
+    @app.get("/similar/{docno:path}", responses=_errors(401, 404, 422, 503), dependencies=secured)
+    async def similar(docno: str, k: Annotated[int, Query(ge=1, le=RESULTS)] = 10) -> SimilarReply:
+        """The documents most like one, by the model's vectors, without the document itself."""
+        began = perf_counter()
+        if service.model.look_ahead is None:
+            raise HTTPException(404, "the model has no vectors of documents")
+        found = await service.similar(docno, k)
+        if found is None:
+            raise HTTPException(404, f"unknown document {docno!r}")
+        return SimilarReply(docno=docno, results=found, milliseconds=_since(began))
+
     @app.get("/health")
     async def health() -> HealthReply:
         """What is served, and what it supports; needs no API key."""
@@ -117,6 +144,11 @@ def _add_lookups(app: FastAPI, service: Service, secured: list[Any], judging: bo
     async def metrics() -> PlainTextResponse:
         """Counts and durations in the text format of Prometheus."""
         return PlainTextResponse(service.metrics.text(), headers={"content-type": CONTENT_TYPE})
+
+
+def _since(began: float) -> float:
+    """Milliseconds since a moment."""
+    return round(1000 * (perf_counter() - began), 3)
 
 
 def _add_page(app: FastAPI, path: str, name: str) -> None:

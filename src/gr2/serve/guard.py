@@ -22,7 +22,7 @@ App = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
 
 OPEN = ("/", "/judge", "/health", "/openapi.json")  # no key needed: they reveal no document
 ROUTES = (
-    *("/", "/search", "/health", "/metrics", "/openapi.json"),
+    *("/", "/search", "/examples", "/health", "/metrics", "/openapi.json"),
     *("/judge", "/judgements", "/judgements/undo", "/judging/queries", "/judging/pool"),
     *("/learn", "/rollback", "/versions"),
 )
@@ -146,6 +146,7 @@ async def _reply(send: Send, rejected: Rejected) -> None:
 
 def _route(path: str) -> str:
     """The route of a path; unknown paths share one label, so that clients cannot create new ones."""
-    if path.startswith("/documents/"):
-        return "/documents/{docno}"
+    for folder in ("/documents/", "/similar/"):
+        if path.startswith(folder):
+            return f"{folder}{{docno}}"
     return path if path in ROUTES else "other"

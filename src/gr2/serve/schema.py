@@ -31,7 +31,7 @@ _QUERY = {
     "type": "string",
     "minLength": 1,
     "maxLength": QUERY_CHARACTERS,
-    "pattern": rf"^{_CHARACTER}*[^\s\u0000-\u001f\u007f]{_CHARACTER}*$",
+    "pattern": rf"^{_CHARACTER}*[^\s\u0000-\u001f\u007f\u0085]{_CHARACTER}*$",
 }
 
 
@@ -134,6 +134,7 @@ class SearchBody(RequestModel):
             "examples": [
                 {"query": "read a csv file"},
                 {"query": ["read a csv file", "sort a list"], "k": 5, "bm25": True},
+                {"query": "read a csv file", "hybrid": True, "explain": True},
                 {"query": "sour fruit", "filter": {"docnos": ["d1", "d7"]}},
                 {"query": "sour fruit", "filter": {"field": "title", "contains": "lemon"}},
             ]
@@ -147,6 +148,12 @@ class SearchBody(RequestModel):
     """The documents to search; by default all."""
     bm25: StrictBool = False
     """Also return BM25's ranking, if there is an index."""
+    dense: StrictBool = False
+    """Also return the ranking by the model's vectors alone, if it has look-ahead."""
+    hybrid: StrictBool = False
+    """Also return the ranking by words and vectors with nothing learned, if the model has look-ahead."""
+    explain: StrictBool = False
+    """Also return what each word of the query contributed to each result."""
 
 
 class SnippetPart(StrictModel):
@@ -181,7 +188,11 @@ class Hit(RankedDocument):
     docid: str
     path: list[StepReply]
     views: dict[str, float] = {}
-    """What each view of look-ahead (words, vectors, learned, memory) contributed; may be empty."""
+    """What each view of look-ahead (words, vectors, prior, learned, memory, decoder) contributed to the score
+    before it is normalised; empty without look-ahead."""
+    words: dict[str, float] = {}
+    """What each matching word of the query contributed to the view `words`, highest first; only if it was
+    requested."""
 
 
 class AnswerReply(StrictModel):
@@ -197,6 +208,10 @@ class AnswerReply(StrictModel):
     """The number of documents that match the filter; null without a filter."""
     bm25: list[RankedDocument] | None = None
     """BM25's ranking; null if it was not requested or there is no index."""
+    dense: list[RankedDocument] | None = None
+    """The ranking by vectors alone; null if it was not requested or there are none."""
+    hybrid: list[RankedDocument] | None = None
+    """The ranking by words and vectors with nothing learned; null if it was not requested or is not there."""
 
 
 class SearchReply(StrictModel):
@@ -231,6 +246,8 @@ class SearchReply(StrictModel):
                             "cut": False,
                             "allowed": None,
                             "bm25": None,
+                            "dense": None,
+                            "hybrid": None,
                         }
                     ],
                     "milliseconds": 21.4,
@@ -240,7 +257,7 @@ class SearchReply(StrictModel):
     )
     answers: list[AnswerReply]
     milliseconds: float
-    """Time on the server, including the queue."""
+    """Time on the server, including the queue and everything that was requested besides."""
 
 
 class DocumentReply(StrictModel):
@@ -252,6 +269,21 @@ class DocumentReply(StrictModel):
     url: str
     docid: str
     path: list[StepReply]
+
+
+class SimilarReply(StrictModel):
+    """The documents nearest to one, best first; their scores are cosines of vectors."""
+
+    docno: str
+    results: list[RankedDocument]
+    milliseconds: float
+    """Time on the server."""
+
+
+class ExamplesReply(StrictModel):
+    """Some queries with known answers, to begin with; empty if the model knows none."""
+
+    queries: list[str]
 
 
 class HealthReply(StrictModel):
@@ -268,6 +300,10 @@ class HealthReply(StrictModel):
     bm25: bool
     bm25_note: str
     """Why BM25 is unavailable; empty if it is available."""
+    dense: bool
+    """Whether the model has vectors of documents, for `dense` and for `/similar`."""
+    hybrid: bool
+    """Whether the model has words and vectors."""
     judging: bool
     """Whether results can be judged, at `/judge`."""
     waiting: int

@@ -1,4 +1,4 @@
-"""A model folder → a model that answers: its searcher, a dense one beside it, and the paths of its docids.
+"""A model folder → a model that answers: its searcher, rivals beside it, and the paths of its docids.
 
 The service replaces one as a whole after learning, so no answer is made from two models.
 """
@@ -9,7 +9,8 @@ from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
 
-from gr2.model.config import SearchConfig
+from gr2.judge.judged_queries import JudgedQueries
+from gr2.model.config import LookAheadConfig, SearchConfig
 from gr2.model.gr2 import GR2
 from gr2.model.searcher import Searcher, SearchRequest, SearchResult
 from gr2.serve.config import ServiceConfig
@@ -17,6 +18,10 @@ from gr2.serve.docid_path import DocidPaths
 
 Asked = tuple[Searcher, SearchRequest]
 """A question, and who answers it."""
+EXAMPLES = 6
+"""Queries that the empty page proposes."""
+SHORT = 60
+"""Maximum characters of such a query."""
 
 
 class ServedModel:
@@ -25,21 +30,33 @@ class ServedModel:
     def __init__(self, folder: Path, config: ServiceConfig) -> None:
         """Load and verify the folder, and answer two warm-up queries."""
         model = GR2.from_pretrained(folder, device=config.device)
-        self.docids, self.provenance = model.docids, model.provenance
+        self.docids, self.provenance, self.look_ahead = model.docids, model.provenance, model.look_ahead
         self.searcher = model.searcher(SearchConfig(batch=config.batch))
-        self.dense = dense_searcher(model)
+        self.dense = plain_searcher(model, words=0.0)
         """Ranks by the vectors of look-ahead alone; None without look-ahead."""
+        self.hybrid = None
+        """Ranks by words and vectors, with nothing learned; None without look-ahead or its words."""
+        if model.look_ahead is not None and model.look_ahead.bm25 is not None:
+            self.hybrid = plain_searcher(model, words=LookAheadConfig().words)
         self.paths = DocidPaths(model)
+        self.examples = example_queries(model.judged)
         self.searcher.answer([SearchRequest("warm-up with a filter", 1, (0,)), SearchRequest("warm-up", 1)])
 
 
-def dense_searcher(model: GR2) -> Searcher | None:
-    """A searcher that ranks by the vectors of a model's look-ahead, with nothing learned and no words."""
+def plain_searcher(model: GR2, words: float) -> Searcher | None:
+    """A searcher by the vectors of a model's look-ahead and, with this weight, words; nothing learned."""
     if model.look_ahead is None:
         return None
-    config = replace(model.look_ahead.config, words=0.0, residual=0.0)
-    plain = replace(model.look_ahead, config=config, bm25=None, offsets=None, memory=None)
-    return model.with_look_ahead(plain).searcher()
+    config = replace(model.look_ahead.config, words=words, residual=0.0)
+    return model.with_look_ahead(model.look_ahead.without_learned().with_config(config)).searcher()
+
+
+def example_queries(judged: JudgedQueries | None) -> tuple[str, ...]:
+    """Some short queries that have a relevant document, evenly spread over all that the model knows."""
+    if judged is None:
+        return ()
+    texts = [text for text in judged.relevant().queries.values() if len(text) <= SHORT]
+    return tuple(texts[:: max(1, len(texts) // EXAMPLES)][:EXAMPLES])
 
 
 def answer(asked: Sequence[Asked]) -> list[SearchResult]:

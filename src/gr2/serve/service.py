@@ -4,33 +4,42 @@ The model has one thread behind a bounded queue; documents, snippets and BM25 ha
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import TypeVar
 
 from gr2.data.collection import Document
+from gr2.model.look_ahead import LookAhead
 from gr2.model.searcher import SearchRequest, SearchResult
+from gr2.model.similar import similar
 from gr2.serve.batching import AnswerTimeout, Batcher, QueueFull
 from gr2.serve.config import ServiceConfig, UnsupportedRequest
 from gr2.serve.docid_path import Step
-from gr2.serve.document_lookup import DocumentLookup, ResultText
+from gr2.serve.document_lookup import DocumentLookup
 from gr2.serve.metrics import Metrics
-from gr2.serve.schema import (
-    AnswerReply,
-    DocnoFilter,
-    FieldFilter,
-    HealthReply,
-    Hit,
-    RankedDocument,
-    SnippetPart,
-    StepReply,
-)
+from gr2.serve.replies import Ranked, answer_reply, ranking_reply
+from gr2.serve.schema import AnswerReply, DocnoFilter, FieldFilter, HealthReply, RankedDocument
 from gr2.serve.served_model import Asked, ServedModel, answer
 from gr2.store import steady
 
 T = TypeVar("T")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Extras:
+    """What an answer has besides the model's ranking, if it is available."""
+
+    bm25: bool = False
+    dense: bool = False
+    hybrid: bool = False
+    explain: bool = False
+
+
+NOTHING = Extras()
 
 
 class Service:
@@ -77,32 +86,42 @@ class Service:
         self.model = model
 
     async def search(
-        self, queries: Sequence[str], k: int, restriction: DocnoFilter | FieldFilter | None, bm25: bool
+        self,
+        queries: Sequence[str],
+        k: int,
+        restriction: DocnoFilter | FieldFilter | None,
+        extras: Extras = NOTHING,
     ) -> list[AnswerReply]:
         """One answer per query; raises `QueueFull`, `AnswerTimeout` or `UnsupportedRequest`."""
-        if len(queries) > self.config.queue:
-            raise UnsupportedRequest(f"query: this service accepts at most {self.config.queue} queries")
-        # Requests that wait for a filter or a snippet count too, or that queue would be unbounded.
-        room = self.config.queue + 2 * self.config.batch - self._admitted
-        try:
-            self._admitted += len(queries)
-            if len(queries) > room:
-                raise self.batcher.full()
-            async with asyncio.timeout(self.config.timeout):
-                allowed, model = None, self.model
-                if restriction is not None:
-                    allowed = await self.in_document_thread(self._allowed, restriction)
-                requests = [SearchRequest(query, k, allowed) for query in queries]
-                results = await self.batcher.ask([(model.searcher, request) for request in requests])
-                return await self.in_document_thread(self._replies, model, requests, results, bm25)
-        except TimeoutError:
-            self.metrics.turned_away.labels("late").inc()
-            raise AnswerTimeout(self.config.timeout) from None
-        except (QueueFull, AnswerTimeout) as error:
-            self.metrics.turned_away.labels("full" if isinstance(error, QueueFull) else "late").inc()
-            raise
-        finally:
-            self._admitted -= len(queries)
+        model = self.model
+        rivals = {
+            "dense": model.dense if extras.dense else None,
+            "hybrid": model.hybrid if extras.hybrid else None,
+        }
+        searchers = {name: searcher for name, searcher in rivals.items() if searcher is not None}
+        most = self.config.queue // (1 + len(searchers))
+        if len(queries) > most:
+            raise UnsupportedRequest(f"query: this service accepts at most {most} queries")
+        async with self._admitted_for(len(queries) * (1 + len(searchers))):
+            allowed = None
+            if restriction is not None:
+                allowed = await self.in_document_thread(self._allowed, restriction)
+            requests = [SearchRequest(query, k, allowed) for query in queries]
+            asked = [
+                (each, request) for each in (model.searcher, *searchers.values()) for request in requests
+            ]
+            results = await self.batcher.ask(asked)
+            return await self.in_document_thread(
+                self._replies, model, requests, results, [*searchers], extras
+            )
+
+    async def similar(self, docno: str, k: int) -> list[RankedDocument] | None:
+        """The documents nearest to one by the model's vectors; None if it or the vectors are missing."""
+        model = self.model
+        if model.look_ahead is None or docno not in model.docids.index:
+            return None
+        async with self._admitted_for(1):
+            return await self.in_document_thread(self._similar, model, model.look_ahead, docno, k)
 
     async def document(self, docno: str) -> tuple[Document, str, tuple[Step, ...]] | None:
         """A document with its docid and path; None if it is unknown."""
@@ -126,6 +145,8 @@ class Service:
             texts=self.documents.store is not None,
             bm25=self.documents.bm25 is not None,
             bm25_note=self.documents.bm25_note,
+            dense=self.model.dense is not None,
+            hybrid=self.model.hybrid is not None,
             judging=judging,
             waiting=self.batcher.waiting,
         )
@@ -140,60 +161,55 @@ class Service:
             return self.model.searcher.indices(restriction.docnos)
         return self.model.searcher.indices(self.documents.matching(restriction.field, restriction.contains))
 
+    @asynccontextmanager
+    async def _admitted_for(self, count: int) -> AsyncIterator[None]:
+        """Room for this many questions, within the timeout; raises `QueueFull` or `AnswerTimeout`."""
+        # Requests that wait for a filter or a snippet count too, or that queue would be unbounded.
+        room = self.config.queue + 2 * self.config.batch - self._admitted
+        try:
+            self._admitted += count
+            if count > room:
+                raise self.batcher.full()
+            async with asyncio.timeout(self.config.timeout):
+                yield
+        except TimeoutError:
+            self.metrics.turned_away.labels("late").inc()
+            raise AnswerTimeout(self.config.timeout) from None
+        except (QueueFull, AnswerTimeout) as error:
+            self.metrics.turned_away.labels("full" if isinstance(error, QueueFull) else "late").inc()
+            raise
+        finally:
+            self._admitted -= count
+
     def _replies(
         self,
         model: ServedModel,
         requests: Sequence[SearchRequest],
         results: Sequence[SearchResult],
-        bm25: bool,
+        rivals: Sequence[str],
+        extras: Extras,
     ) -> list[AnswerReply]:
-        pairs = zip(requests, results, strict=True)
-        return [self._reply(model, request, result, bm25) for request, result in pairs]
-
-    def _reply(
-        self, model: ServedModel, request: SearchRequest, result: SearchResult, bm25: bool
-    ) -> AnswerReply:
-        docnos = [model.docids.docnos[docid] for docid in result.docids]
-        baseline = self._bm25_ranking(model, request) if bm25 else None
-        texts = self.documents.texts(request.text, {*docnos, *(docno for docno, _ in baseline or ())})
-        hits = [
-            Hit(
-                **_ranked(rank, docno, score, texts).__dict__,
-                docid=model.docids.texts[docid],
-                path=steps(model.paths.path(docid)),
-                views={name: round(value, 3) for name, value in views.items()},
+        """`results` has the model's answers, then those of each rival."""
+        found = []
+        for row, request in enumerate(requests):
+            beside: dict[str, Ranked] = {}
+            for number, name in enumerate(rivals, 1):
+                other = results[number * len(requests) + row]
+                docnos = [model.docids.docnos[docid] for docid in other.docids]
+                beside[name] = list(zip(docnos, other.scores, strict=True))
+            if extras.bm25 and self.documents.bm25 is not None:
+                beside["bm25"] = self._bm25_ranking(model, request)
+            found.append(
+                answer_reply(model, self.documents, request, results[row], beside, explain=extras.explain)
             )
-            for rank, (docid, docno, score, views) in enumerate(
-                zip(result.docids, docnos, result.scores, result.views or [{}] * len(docnos), strict=True), 1
-            )
-        ]
-        return AnswerReply(
-            query=request.text,
-            results=hits,
-            proven=result.proven,
-            cut=result.truncated,
-            allowed=None if request.allowed is None else len(request.allowed),
-            bm25=None
-            if baseline is None
-            else [_ranked(r, d, s, texts) for r, (d, s) in enumerate(baseline, 1)],
-        )
+        return found
 
-    def _bm25_ranking(self, model: ServedModel, request: SearchRequest) -> list[tuple[str, float]] | None:
-        """The BM25 ranking under the request's filter; None without an index."""
-        if self.documents.bm25 is None:
-            return None
+    def _bm25_ranking(self, model: ServedModel, request: SearchRequest) -> Ranked:
+        """The BM25 ranking under the request's filter."""
         allowed = None if request.allowed is None else [model.docids.docnos[i] for i in request.allowed]
         return self.documents.rank(request.text, request.k, allowed)
 
-
-def steps(path: Sequence[Step]) -> list[StepReply]:
-    """A path as the HTTP API returns it."""
-    return [StepReply(text=step.text, choices=step.choices) for step in path]
-
-
-def _ranked(rank: int, docno: str, score: float, texts: dict[str, ResultText]) -> RankedDocument:
-    known = texts.get(docno, ResultText())
-    parts = [SnippetPart(text=text, marked=marked) for text, marked in known.snippet or ()]
-    return RankedDocument(
-        rank=rank, docno=docno, score=score, title=known.title, url=known.url, snippet=parts
-    )
+    def _similar(self, model: ServedModel, look_ahead: LookAhead, docno: str, k: int) -> list[RankedDocument]:
+        near = similar(look_ahead, model.docids.index[docno], k)
+        ranking = [(model.docids.docnos[place], cosine) for place, cosine in near]
+        return ranking_reply(ranking, self.documents.texts("", [docno for docno, _ in ranking]))

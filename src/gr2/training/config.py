@@ -116,7 +116,7 @@ class ScheduleConfig:
     checkpoint_minutes: float = 5.0
     """Minutes between checkpoints."""
     log_every: int = 20
-    """Steps between lines of metrics.jsonl."""
+    """Steps between lines of metrics.jsonl, at most; short runs log more often."""
 
     def __post_init__(self) -> None:
         """Refuse what would make no sense."""

@@ -46,6 +46,9 @@ from gr2.training.regression_loss import loss_of
 from gr2.training.residual import Residual, ResidualBatches, ResidualObjective, residual_examples
 from gr2.training.variants import QueryLoss, variant_objective
 
+LINES = 40
+"""Lines of metrics.jsonl that a stage writes at least, if it has so many steps."""
+
 
 class Stage(Enum):
     """The stages of a training run; the value is the name of the stage's folder."""
@@ -282,7 +285,12 @@ def stages(config: TrainingConfig) -> list[tuple[Stage, LoopConfig]]:
         (Stage.JOINT, joint),
         (Stage.SELF_NEGATIVES, replace(joint, steps=schedule.self_negative_steps)),
     )
-    return [(stage, settings) for stage, settings in found if settings.steps > 0]
+    return [(stage, _logged(settings)) for stage, settings in found if settings.steps > 0]
+
+
+def _logged(settings: LoopConfig) -> LoopConfig:
+    """A short stage logs more often, so that its loss can be drawn as a curve."""
+    return replace(settings, log_every=min(settings.log_every, max(1, settings.steps // LINES)))
 
 
 def resumable(config: TrainingConfig) -> dict[str, object]:

@@ -1,5 +1,5 @@
 "use strict";
-/* What both pages share: making elements, sending the key, showing a document, and saying what is wrong. */
+/* What both pages share: making elements, sending the key, and saying what is wrong. */
 const $ = (id) => document.getElementById(id);
 const KEY = "gr2-key";
 const [main, notice] = ["main", "notice"].map($);
@@ -19,18 +19,8 @@ const snippet = (pieces) => pieces.length
   ? el("p", { className: "snippet" }, ...pieces.map((piece) => piece.marked ? el("mark", {}, piece.text) : piece.text)) : null;
 const weblink = (url) => /^https?:\/\//i.test(url) ? el("a", { href: url, rel: "noreferrer noopener", target: "_blank" }, url) : null;
 
-async function open(node, title, docno) {
-  const old = node.querySelector(".full");
-  title.ariaExpanded = String(!old);
-  if (old) return old.remove();
-  const full = el("div", { className: "full", tabIndex: 0, role: "region", ariaLabel: "Document" }, "Loading …");
-  node.append(full);
-  try {
-    const reply = await fetch(`/documents/${docno.split("/").map(encodeURIComponent).join("/")}`, { headers: headers() });
-    const content = await reply.json();
-    full.textContent = reply.ok ? content.text || "The document has no text." : content.detail;
-  } catch { full.textContent = "The server is not responding."; }
-}
+/* The address of a document, or of what is like it; an encoded slash keeps a docno that begins with ../ whole. */
+const pathOf = (kind, docno) => `/${kind}/${encodeURIComponent(docno)}`;
 
 function say(heading, alarm, ...content) {
   main.hidden = true; notice.hidden = false;

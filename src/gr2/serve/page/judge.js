@@ -113,6 +113,20 @@ function item(found) {
   return node;
 }
 
+/* Show a document below its title, or hide it again. */
+async function open(node, title, docno) {
+  const old = node.querySelector(".full");
+  title.ariaExpanded = String(!old);
+  if (old) return old.remove();
+  const full = el("div", { className: "full", tabIndex: 0, role: "region", ariaLabel: "Document" }, "Loading …");
+  node.append(full);
+  try {
+    const reply = await fetch(pathOf("documents", docno), { headers: headers() });
+    const content = await reply.json();
+    full.textContent = reply.ok ? content.text || "The document has no text." : content.detail;
+  } catch { full.textContent = "The server is not responding."; }
+}
+
 function mark(hit, grade) {
   hit.dataset.grade = grade ?? "";
   [...hit.querySelectorAll(".grades button")].forEach((button, each) => { button.ariaPressed = String(each === grade); });

@@ -46,8 +46,7 @@ function listVersions(versions, busy) {
     const facts = [new Date(each.time).toLocaleString("en", { dateStyle: "medium", timeStyle: "short" })];
     if (each.queries) facts.push(`learned from ${each.queries.toLocaleString("en")} queries`);
     if (each.gain !== null) facts.push(`nDCG@20 ${each.gain < 0 ? "−" : "+"}${Math.abs(each.gain).toFixed(3)}`);
-    const back = el("button", { type: "button", className: "quiet", disabled: busy, onclick: () => rollback(each.number) }, "Back to this version");
-    back.ariaLabel = `Back to version ${each.number}`;
+    const back = el("button", { type: "button", className: "quiet", disabled: busy, onclick: () => rollback(each.number) }, `Back to version ${each.number}`);
     return el("li", {}, el("div", {}, `Version ${each.number}${each.current ? ", in use" : ""}`), el("div", { className: "meta" }, facts.join(" · ")), each.current ? null : back);
   }));
 }

@@ -1,171 +1,106 @@
-const K = 10, PAUSE = 220, SLOW = 3000, GIVE_UP = 60000;
-const [form, q, field, has, statusLine] = ["form", "q", "field", "has", "status"].map($);
-let turn = 0, timer = 0, waking = 0, shown = "", controller = null;
+/* The search page: what its address says is asked and shown. */
+const K = 10, PAUSE = 220;
+const [form, q, field, has, compare] = ["form", "q", "field", "has", "compare"].map($);
+let timer = 0, shown = "", resultLine = "";
+let canCompare = { bm25: false, dense: false, hybrid: false };
 
-function asked() {
-  return { query: q.value, field: field.value, has: has.value.trim() };
+function fill() {
+  [q.value, has.value, field.value, compare.value] = [view.query, view.has, view.field, view.compare];
+  if (view.has) $("narrowing").open = true;
 }
 
-function link({ query, field, has }) {
-  const parts = new URLSearchParams();
-  if (query.trim()) parts.set("q", query);
-  if (has) { parts.set("field", field); parts.set("has", has); }
-  return parts.size ? `/?${parts}` : "/";
-}
-
-function fromLink() {
-  const parts = new URLSearchParams(location.search);
-  q.value = parts.get("q") ?? "";
-  has.value = parts.get("has") ?? "";
-  field.value = ["title", "url", "docno"].includes(parts.get("field")) ? parts.get("field") : "title";
-  $("narrowing").open = has.value !== "";
-}
-
-/* One search at a time: a new one aborts the previous one, whose answer is discarded. */
-async function search(record = "replaceState") {
-  clearTimeout(timer); clearTimeout(waking);
-  controller?.abort();
-  const mine = ++turn, want = asked(), there = link(want);
-  document.title = want.query.trim() ? `${want.query.trim()} – GR²` : "GR² search";
-  if (there !== location.pathname + location.search) history[record](null, "", there);
-  if (!want.query.trim()) return first();
-  controller = new AbortController();
-  const { signal } = controller, began = performance.now();
-  document.body.classList.add("busy");
-  const patience = setTimeout(() => { statusLine.textContent = "Still searching; the server is busy …"; }, SLOW);
-  const limit = setTimeout(() => controller.abort(), GIVE_UP);
-  try {
-    const body = { query: want.query, k: K, bm25: true };
-    if (want.has) body.filter = { field: want.field, contains: want.has };
-    const reply = await fetch("/search", { method: "POST", headers: headers(), body: JSON.stringify(body), signal });
-    const content = await reply.json().catch(() => ({ detail: "the reply of the server is not valid JSON" }));
-    if (mine !== turn) return;
-    if (reply.ok) results(content, performance.now() - began);
-    else problem(reply, content.detail);
-  } catch (error) {
-    if (mine === turn) gone();
-  } finally {
-    clearTimeout(patience); clearTimeout(limit);
-    if (mine === turn) document.body.classList.remove("busy");
-  }
-}
-
-function results({ answers: [answer], milliseconds }, whole) {
+async function render() {
+  clearTimeout(timer);
+  settle();
+  const name = view.query.trim() || (view.like && `Like ${view.like}`);
+  document.title = name ? `${name} – GR²` : "GR² search";
+  $("comparing").hidden = Boolean(view.like || view.doc) || compare.options.length === 1;
+  if (view.doc) return read(view.doc);
+  const place = addressOf(view);
+  if (place === shown) return comeBack();
+  if (!view.like && !view.query.trim()) return first();
+  const found = await (view.like ? ask(`${pathOf("similar", view.like)}?k=${K}`) : ask("/search", wanted()));
+  if (!found) return;
+  const answer = view.like ? { ...found, allowed: null, cut: false } : found.answers[0];
   if (!answer.results.length) return nothing(answer);
-  notice.hidden = true; main.hidden = false; shown = answer.query;
+  reader.hidden = notice.hidden = true; main.hidden = false; shown = place;
+  if (view.like) similar(answer); else results(answer);
+  resultLine = line(answer, found.milliseconds, found.whole);
+  statusLine.textContent = resultLine;
+}
+
+function wanted() {
+  const body = { query: view.query, k: K, explain: true };
+  if (view.compare) body[view.compare] = true;
+  if (view.has) body.filter = { field: view.field, contains: view.has };
+  return body;
+}
+
+function results(answer) {
+  const beside = (view.compare && answer[view.compare]) || null, [short, long] = RIVALS[view.compare] ?? ["", ""];
   const places = (rows) => new Map((rows ?? []).map((row) => [row.docno, row.rank]));
-  const ours = places(answer.results), theirs = places(answer.bm25), both = answer.bm25 !== null;
-  const best = answer.results[0].score;
-  $("ours").querySelector("ol").replaceChildren(...answer.results.map((hit) =>
-    item(hit, both ? rankIn("BM25", theirs.get(hit.docno)) : null, best)));
-  $("beside").querySelector("ol").replaceChildren(...(answer.bm25 ?? []).map((hit) =>
-    item(hit, rankIn("GR²", ours.get(hit.docno)), null)));
-  if (both && !answer.bm25.length) $("beside").querySelector("ol").append(el("li", { className: "meta" }, "No document shares a word with the query."));
+  const ours = places(answer.results), theirs = places(beside), best = answer.results[0].score;
+  list("ours", "GR²: the most likely answers", answer.results.map((hit) => item(hit, {
+    other: beside ? rankIn(short, theirs.get(hit.docno)) : null, strength: likelihood(hit.score, best), more: true })));
+  list("beside", long, (beside ?? []).map((hit) => item(hit, { other: rankIn("GR²", ours.get(hit.docno)) })));
+  if (beside && !beside.length) $("beside").querySelector("ol").append(el("li", { className: "meta" }, "No document shares a word with the query."));
+  if (short) $("rival").textContent = short;
+  two(beside !== null);
+}
+
+function similar(answer) {
+  const name = el("a", { href: addressOf({ ...view, doc: view.like }) }, view.like);
+  list("ours", "", answer.results.map((hit) => item(hit, { strength: likeness(hit.score) })));
+  $("ours-name").replaceChildren("Documents like ", name);
+  two(false);
+  $("ours-name").className = "";
+}
+
+function list(section, heading, items) {
+  $(`${section}-name`).textContent = heading;
+  $(section).querySelector("ol").replaceChildren(...items);
+}
+
+function two(both) {
   $("beside").hidden = !both;
   main.classList.toggle("two", both);
-  const parts = [`${answer.results.length} ${answer.results.length === 1 ? "result" : "results"}`];
-  parts.push(`${format(milliseconds)} ms on the server, ${format(whole)} ms in total`);
-  if (answer.allowed !== null) parts.push(`among ${answer.allowed.toLocaleString("en")} documents`);
-  if (answer.cut) parts.push("query too long, only the beginning was used");
-  statusLine.textContent = parts.join(" · ");
+  $("ours-name").className = both ? "" : "hidden";
+  show(both ? main.dataset.show : "ours");
 }
 
-const format = (value) => value.toLocaleString("en", { maximumFractionDigits: value < 10 ? 1 : 0 });
 const rankIn = (name, rank) => (rank ? `${name} rank ${rank}` : `not in ${name}’s top ${K}`);
 
-function item(hit, other, best) {
-  const title = el("button", { type: "button", textContent: hit.title || hit.docid || hit.docno, ariaExpanded: "false" });
-  const node = el("li", { className: "hit" },
-    el("span", { className: "rank", ariaHidden: "true" }, String(hit.rank)),
-    el("div", { className: "head" }, el("h3", {}, title), best === null ? null : bar(hit.score, best)),
-    snippet(hit.snippet),
-    hit.path ? path(hit.path) : null,
-    hit.views && Object.keys(hit.views).length ? why(hit.views) : null,
-    el("p", { className: "meta" }, el("span", {}, hit.docno), weblink(hit.url), other === null ? null : el("span", {}, other)));
-  node.dataset.docno = hit.docno;
-  title.addEventListener("click", () => open(node, title, hit.docno));
-  return node;
+function line(answer, server, whole) {
+  const parts = [`${answer.results.length} ${answer.results.length === 1 ? "result" : "results"}`];
+  parts.push(`${decimal(server, server < 10 ? 1 : 0)} ms on the server`, `${decimal(whole, whole < 10 ? 1 : 0)} ms round trip`);
+  if (answer.allowed !== null) parts.push(`among ${answer.allowed.toLocaleString("en")} documents`);
+  if (answer.cut) parts.push("query too long, only the beginning was used");
+  return parts.join(" · ");
 }
 
-/* Four segments, like four grades; each one less is a factor of e² in probability. */
-function bar(score, best) {
-  const strength = 4 * Math.max(0.04, 1 + (score - best) / 8);
-  const label = `log P ${score.toFixed(2)}, ${(best - score).toFixed(2)} below the best`;
-  const node = el("div", { className: "bar", role: "img", ariaLabel: label, title: label });
-  for (let part = 0; part < 4; part++) {
-    const piece = el("i", {});
-    piece.style.setProperty("--fill", `${100 * Math.min(1, Math.max(0, strength - part))}%`);
-    node.append(piece);
-  }
-  return node;
-}
-
-/* What brought the document here: the share of each view in its score. */
-const VIEWS = { words: "words of the query", vectors: "similar meaning", learned: "learned from judgements", memory: "judged for similar queries", decoder: "the decoder, which reads query and docid" };
-function why(views) {
-  const parts = Object.entries(views).filter(([, value]) => Math.abs(value) >= 0.05).map(([name, value]) =>
-    el("span", { title: `${VIEWS[name] ?? name}: ${value.toFixed(2)} of the score` }, `${name} ${value.toFixed(1)}`));
-  return el("p", { className: "meta why" }, el("span", {}, "Found by"), ...parts);
-}
-
-function path(steps) {
-  const node = el("p", { className: "path" }, el("span", { className: "hidden" }, "Path through the trie: "));
-  let certain = "";
-  const flush = () => { if (certain.trim()) node.append(el("span", { title: "the only possible token" }, certain.trim()), " "); certain = ""; };
-  for (const step of steps) {
-    if (step.choices === 1) { certain += step.text; continue; }
-    flush();
-    const count = el("sub", {}, el("span", { className: "hidden" }, " of "), step.choices.toLocaleString("en"));
-    node.append(el("b", { title: `chosen from ${step.choices.toLocaleString("en")} tokens` }, step.text.trim() || "␣", count));
-  }
-  flush();
-  return node;
-}
-
-function first() {
-  document.body.classList.remove("busy");
-  statusLine.textContent = "";
-  say("What are you looking for?", false, el("p", {}, "The model reads your query and generates document identifiers token by token."));
+/* The page without a query: some to begin with, if the model knows any. */
+async function first() {
+  tell("What are you looking for?", false, el("p", {}, "Ask a question or type some words."));
+  const reply = await fetch("/examples", { headers: headers() }).catch(() => null);
+  const { queries } = reply?.ok ? await reply.json() : { queries: [] };
+  if (!queries.length || addressOf(view) !== addressOf({ ...NOTHING, compare: view.compare }) || notice.querySelector(".examples")) return;
+  const links = queries.map((query) => el("li", {}, el("a", { href: addressOf({ ...view, query }) }, query)));
+  notice.append(el("p", {}, "Or try one that people have judged:"), el("ul", { className: "examples" }, ...links));
 }
 
 function nothing(answer) {
+  const why = answer.allowed === 0 ? "No document matches the filter." : "The model found no document for this.";
+  tell("No results", false, el("p", {}, why));
   statusLine.textContent = "0 results";
-  const why = answer.allowed === 0 ? "No document matches the filter." : "The model found no document for this query.";
-  say("No results", false, el("p", {}, why));
 }
 
-function again() {
-  return el("button", { type: "button", className: "quiet", onclick: () => search() }, "Try again");
-}
-
-function problem(reply, detail) {
-  statusLine.textContent = "";
-  if (reply.status === 401) return askKey(search);
-  if (reply.status !== 503) return say("Search failed", true, el("p", {}, detail), again());
-  let left = Number(reply.headers.get("retry-after")) || 1;
-  const text = el("p", {});
-  say("The server is busy", true, text, again());
-  const tick = () => {
-    text.textContent = `Retrying in ${left} s.`;
-    if (left-- > 0) waking = setTimeout(tick, 1000); else search();
-  };
-  tick();
-}
-
-/* Poll until the server is back, then repeat the search. */
-function gone() {
-  statusLine.textContent = "";
-  say("The server is not responding", true, el("p", {}, "It may have stopped. Your search will be repeated when the server is back."), again());
-  const look = () => fetch("/health").then(() => search(), () => { waking = setTimeout(look, 2000); });
-  waking = setTimeout(look, 2000);
-}
-
-const later = () => { clearTimeout(timer); timer = setTimeout(() => search(), PAUSE); };
+const typed = () => ({ query: q.value, field: field.value, has: has.value.trim(), like: "", doc: "" });
+const later = () => { clearTimeout(timer); timer = setTimeout(() => go(typed(), "replaceState"), PAUSE); };
 q.addEventListener("input", later);
 has.addEventListener("input", later);
-field.addEventListener("change", () => search());
-form.addEventListener("submit", (event) => { event.preventDefault(); search("pushState"); });
-addEventListener("popstate", () => { fromLink(); search(); });
+field.addEventListener("change", () => go(typed(), "replaceState"));
+compare.addEventListener("change", () => go({ compare: compare.value }, "replaceState"));
+form.addEventListener("submit", (event) => { event.preventDefault(); shown = ""; go(typed()); });
 for (const button of document.querySelectorAll(".switch button")) {
   button.addEventListener("click", () => show(button.dataset.show));
 }
@@ -175,14 +110,21 @@ function show(which) {
   for (const button of document.querySelectorAll(".switch button")) button.ariaPressed = String(button.dataset.show === which);
 }
 
-const titles = (section) => [...$(section).querySelectorAll("h3 button")];
+const titles = (section) => [...$(section).querySelectorAll("h3 a")];
+
+function escape(at) {
+  if (!reader.hidden) return close();
+  if (at === q && q.value) { q.value = ""; return go({ ...NOTHING, compare: view.compare }, "replaceState"); }
+  q.focus(); q.select();
+}
 
 addEventListener("keydown", (event) => {
   if (event.altKey || event.ctrlKey || event.metaKey || event.isComposing) return;
-  const at = document.activeElement, typing = at.matches?.("input, select, .full");
+  const at = document.activeElement, typing = at.matches?.("input, select");
   if (event.key === "/" && !typing) { event.preventDefault(); q.focus(); q.select(); return; }
-  if (event.key === "Escape") { if (at === q && q.value) { q.value = ""; search(); } else { q.focus(); q.select(); } event.preventDefault(); return; }
-  const section = at.closest?.("section")?.id ?? main.dataset.show, rows = titles(section), place = rows.indexOf(at);
+  if (event.key === "Escape") { event.preventDefault(); return escape(at); }
+  const section = at.closest?.("section")?.id ?? main.dataset.show, rows = titles(section);
+  const hit = at.closest?.(".hit"), place = rows.findIndex((title) => hit?.contains(title));
   if (main.hidden || (typing && at !== q)) return;
   let next = null;
   if (event.key === "ArrowDown") next = rows[place + 1] ?? null;
@@ -202,8 +144,15 @@ function twins(event) {
 main.addEventListener("focusin", twins);
 main.addEventListener("mouseover", twins);
 
-fetch("/health").then((reply) => reply.json()).then((health) => {
+/* What the server can do is asked first, so that results show only what works. */
+async function start() {
+  view = viewAt(location.href);
+  fill();
+  const health = await fetch("/health").then((reply) => reply.json()).catch(() => null);
+  if (!health) return gone();
   const count = health.documents.toLocaleString("en");
+  canCompare = { bm25: health.bm25, dense: health.dense, hybrid: health.hybrid };
+  for (const option of [...compare.options]) if (option.value && !canCompare[option.value]) option.remove();
   q.placeholder = `Search ${count} documents`;
   const parts = [`${health.model}: ${count} documents${health.collection ? ` of ${health.collection}` : ""}.`];
   if (!health.texts) parts.push("The model folder contains no documents, so results show docids and scores only.");
@@ -211,6 +160,6 @@ fetch("/health").then((reply) => reply.json()).then((health) => {
   $("facts").textContent = parts.join(" ");
   $("narrowing").hidden = !health.texts;
   $("judging").hidden = !health.judging;
-}).catch(() => { if (!q.value.trim()) gone(); });
-fromLink();
-search();
+  render();
+}
+start();
