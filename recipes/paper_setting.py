@@ -105,7 +105,8 @@ def _differences(
 
 def docids_folder(options: argparse.Namespace, path: str, scheme: str) -> Path:
     """Where the docids of a collection are kept."""
-    name = f"{Path(path).name}.{scheme}.{options.generator_steps}"
+    asker = f".{Path(options.generator).name}" if options.generator else ""
+    name = f"{Path(path).name}.{scheme}.{options.generator_steps}{asker}"
     return Path(options.out / name)
 
 
@@ -114,7 +115,7 @@ def make_docids(options: argparse.Namespace, path: str, scheme: str) -> None:
     folder = docids_folder(options, path, scheme)
     if folder.exists():
         return
-    steps = {"scheme": scheme, "generation.steps": options.generator_steps}
+    steps = {"scheme": scheme, "generation.steps": options.generator_steps, "generator": options.generator}
     config = with_settings(preset("paper").docids, {**SMALL_DOCIDS, **steps})
     context = SchemeContext(
         collection=open_collection(path),
@@ -213,6 +214,9 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True, help="folder of docids and trials")
     parser.add_argument("--steps", type=int, default=80, help="steps of the main stage (80)")
     parser.add_argument("--generator-steps", type=int, default=80, help="steps of the generator (80)")
+    parser.add_argument(
+        "--generator", default="", help="checkpoint that learns docids, from `gr2 generator train` (the T5)"
+    )
     parser.add_argument("--json", type=Path, help="file for the figures")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
@@ -225,6 +229,7 @@ def main() -> None:
             "backbone": Path(options.backbone).name,
             "steps": options.steps,
             "share of the paper's steps": options.steps / PAPER_STEPS,
+            "generator": Path(options.generator or options.backbone).name,
             "generator steps": options.generator_steps,
             "training": dict(SMALL),
             "docids": dict(SMALL_DOCIDS),
