@@ -6,8 +6,8 @@
     python recipes/schemes.py report  --backbone B --generator G --out FOLDER COLLECTION ... [--docs docs]
 
 `build` makes the docids of every scheme; the models that generate them are trained for `--generator-steps`.
-It also compares radii, and fusion generates at the one that this suggests. `rarest` is not a scheme of the
-toolkit: it has fusion's docids with their rarest words first, and shows what the order of words is worth.
+It also compares radii, and fusion generates at the one that this suggests. `rarest` is no scheme of its own:
+it has fusion's docids with the option `rarest_first`, and shows what the order of words is worth.
 `slots` lets fusion's decoder see the document alone, then the latent vector alone, and so shows which of them
 its relevance comes from (|r| = 0, on the sample on which radii are compared; there it sees both).
 `sweep` trains the same retrieval model with the same steps on each scheme, for every seed; the docids of a
@@ -18,7 +18,6 @@ each branch of the trie starts from the vectors of the documents below it, and d
 
 import argparse
 import json
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -42,6 +41,7 @@ from gr2.schemes.fusion.radius import AtRadius, as_dicts, as_table, compare_radi
 from gr2.schemes.health import Health, health, side_by_side
 from gr2.schemes.plots import draw_healths, draw_radii
 from gr2.schemes.registry import SchemeContext, build, trained_generator
+from gr2.schemes.word_order import rarest_first, tokenise_ordered
 from gr2.store import Workspace, write_json
 
 SCHEMES = ("fusion", "query", "title", "number", "kmeans", "pq", "rq", "rarest")
@@ -92,17 +92,16 @@ def make(options: argparse.Namespace, path: str) -> None:
 def made(options: argparse.Namespace, path: str, scheme: str) -> Docids:
     """The docids of a scheme; those of fusion at the radius that the comparison suggests."""
     if scheme == "rarest":
-        return rarest_first(Docids.load(options.out / f"{Path(path).name}.fusion"), options.backbone)
+        return turned(Docids.load(options.out / f"{Path(path).name}.fusion"), options.backbone)
     radius = radii(options, path) if scheme == "fusion" else 0.0
     return build(context(options, path, scheme, radius))
 
 
-def rarest_first(docids: Docids, backbone: str) -> Docids:
-    """The same words in another order: those that the fewest docids contain come first."""
-    having = Counter(word for text in docids.texts for word in set(text.split()))
-    turned = [" ".join(sorted(text.split(), key=having.__getitem__)) for text in docids.texts]
-    proposals = {docno: [(text, 0.0)] for docno, text in zip(docids.docnos, turned, strict=True)}
-    return resolve_clashes(proposals, tokeniser(backbone), {**docids.about, "scheme": "rarest"})
+def turned(docids: Docids, backbone: str) -> Docids:
+    """The same docids, written by the decoder with their rarest words first."""
+    tokenise = tokenise_ordered(tokeniser(backbone), rarest_first(docids.texts))
+    proposals = {docno: [(text, 0.0)] for docno, text in zip(docids.docnos, docids.texts, strict=True)}
+    return resolve_clashes(proposals, tokenise, {**docids.about, "scheme": "rarest"})
 
 
 def radii(options: argparse.Namespace, path: str) -> float:

@@ -90,6 +90,9 @@ class SchemeConfig:
     """Docid scheme; auto takes title if nearly all documents have one, else summary."""
     words: int = 6
     """Maximum words of a docid taken from the document's text (title, url, summary, terms)."""
+    rarest_first: bool = False
+    """Let the decoder write the words of a docid in the order of their rarity; the text that people see keeps
+    its own order. Docids of codes are not affected."""
     branches: int = 10
     """Clusters per level of hierarchical k-means. DSI: 10. NCI: 30."""
     max_leaf: int = 100

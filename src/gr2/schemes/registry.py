@@ -27,6 +27,7 @@ from gr2.schemes.config import SchemeConfig
 from gr2.schemes.round_trip import by_round_trip, found_first
 from gr2.schemes.self_retrieval import SETTINGS
 from gr2.schemes.text import numbers, summaries, term_sets, titles, urls
+from gr2.schemes.word_order import rarest_first, tokenise_ordered
 
 if TYPE_CHECKING:
     from gr2.bm25 import BM25
@@ -108,7 +109,11 @@ class SchemeContext:
             from gr2.model.backbone import tokeniser
 
             tokenise = tokeniser(self.backbone)
-        own = {"scheme": self.scheme, "backbone": Path(self.backbone).name}
+        own: dict[str, Any] = {"scheme": self.scheme, "backbone": Path(self.backbone).name}
+        if self.config.rarest_first and "codes" not in (about or {}):
+            first = [row[0][0] for row in proposals.values() if row]
+            tokenise = tokenise_ordered(tokenise, rarest_first(first))
+            own["rarest_first"] = True
         kept = {**own, "fingerprint": self.collection.fingerprint, **(about or {})}
         return resolve_clashes(proposals, tokenise, kept, resample=resample, tries=tries)
 
