@@ -110,7 +110,9 @@ def test_the_total_of_a_variant_is_its_losses_called_by_hand(data, backbone, var
     wanted["total"] = sum(wanted.values())
     assert terms.keys() == wanted.keys()
     for name, value in wanted.items():
-        torch.testing.assert_close(terms[name], value, rtol=1e-4, atol=1e-5, msg=lambda m, n=name: f"{n}: {m}")
+        torch.testing.assert_close(
+            terms[name], value, rtol=1e-4, atol=1e-5, msg=lambda m, n=name: f"{n}: {m}"
+        )
 
 
 def test_the_losses_of_variants_differ(data, t5):
