@@ -343,6 +343,7 @@ def _is_data(value: object) -> bool:
 FLAGS = [
     (*INDEX, "--budget 90s", first("seconds"), 90),
     (*INDEX, "--compare-with MLE CE", first("compare_with"), ("MLE", "CE")),
+    (*INDEX, "--curve 25 50", first("curve"), (25, 50)),
     (*INDEX, "--fold 2", opened("fold"), 2),
     (*INDEX, "--resume", first("resume"), True),
     (*DOCIDS, "--backbone t5", first("backbone"), "t5"),
