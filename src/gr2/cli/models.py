@@ -53,7 +53,7 @@ def register(chosen: str = PRESET) -> None:
                 steps and how much of each document is encoded are then planned. Empty: the settings as they
                 are.
             compare_with: Variants that are trained with the same settings and measured beside it.
-            curve: Numbers of judged queries for a learning curve of look-ahead in the report, such as 25 50 100.
+            curve: Numbers of judged queries for a learning curve in the report, such as 25 50 100.
             fold: Cross-validation: learn from the other folds, and measure on this one.
             dry_run: Print what it would cost, and stop.
             tflops: Speed that the hours of `--dry-run` are for, in TFLOP/s that the machine really reaches.
