@@ -388,6 +388,13 @@ def test_pseudo_queries_are_read_from_their_file(given, tmp_path):
     assert options["pseudo_queries"] == {"d1": ["one", "two"], "d2": ["three"]}
 
 
+@pytest.mark.parametrize("k", [3, 8])
+def test_run_returns_k_documents(given, monkeypatch, k):
+    monkeypatch.setattr("gr2.systems.registry.build_system", lambda *given: object())
+    arguments, _ = given(BM25[0], "gr2.systems.registry.checked_run", "--k", k)
+    assert arguments[3] == k
+
+
 def test_search_takes_k_and_its_device(gr2, monkeypatch):
     seen = []
 

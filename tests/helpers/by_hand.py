@@ -4,7 +4,7 @@ Nothing is padded, skipped or grouped; who is whose negative is read off the jud
 dictionary of prefixes.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -108,12 +108,29 @@ class ByHand:
 
     def _likelihood(self, source: Tensor, docid: int, smoothing: float) -> Tensor:
         path = (*self.model.tokens[docid], END)
-        total = torch.zeros(())
+        total, prior = torch.zeros(()), self._prior(source)
         for place, logits in enumerate(self.model.network.head(self._decoded(source, docid))):
             among = list(range(len(logits)))
             if self.normaliser == "trie":
                 among = list(self.next_tokens[path[:place]])
+                logits = logits + prior(path[:place], len(logits))
             probabilities = torch.log_softmax(logits[among], 0)
             own = probabilities[among.index(path[place])]
             total = total + (1 - smoothing) * own + smoothing * probabilities.mean()
         return total
+
+    def _prior(self, source: Tensor) -> Callable[[tuple[int, ...], int], Tensor]:
+        """A prefix and the number of tokens → what the node prior adds to their logits; 0 without one."""
+        network = self.model.network
+        mask = torch.ones_like(source)
+        scores = network.prior_scores(source, network.encode(source, mask), mask)
+
+        def added(prefix: tuple[int, ...], count: int) -> Tensor:
+            found = torch.zeros(count)
+            if scores is not None:
+                for token in self.next_tokens[prefix]:
+                    child = torch.tensor([self.model.trie.find([*prefix, token])])
+                    found[token] = scores.score(torch.zeros_like(child), child)[0]
+            return found
+
+        return added

@@ -157,6 +157,17 @@ def test_smoothing_is_of_queries_and_texts(data, t5, smoothing):
     torch.testing.assert_close(terms["mle_d"], -hand.of_texts(smoothing).mean(), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("variant", ["gr2", "LR"])
+def test_the_node_prior_is_in_the_likelihoods_of_queries_and_texts(data, t5, variant):
+    settings = {"variant": variant, "prior.vectors_per_document": 1.0}
+    terms, hand, _ = read(data, t5, settings)
+    torch.testing.assert_close(terms["mle_q"], query_loss(variant, hand), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(terms["mle_d"], -hand.of_texts(0.3).mean(), rtol=1e-4, atol=1e-5)
+    hand.model.network.prior = None
+    for name, without in (("mle_q", query_loss(variant, hand)), ("mle_d", -hand.of_texts(0.3).mean())):
+        assert not torch.allclose(terms[name], without, rtol=1e-3), name
+
+
 def test_self_negatives_are_in_the_batch_and_in_the_denominator(data, t5):
     terms, hand, batch = read(data, t5, {})
     own = batch.grades[batch.owner, torch.arange(len(batch.docids))]
