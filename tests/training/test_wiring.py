@@ -13,6 +13,7 @@ from helpers import tiny
 from helpers.by_hand import ByHand
 
 from gr2.training import losses
+from gr2.training.augment import texts_of
 from gr2.training.batches import Batches
 from gr2.training.config import BatchConfig, ObjectiveConfig, TrainingConfig, with_settings
 from gr2.training.fit import Stage, fit, prepare, stages, with_self_negatives
@@ -187,6 +188,24 @@ def test_both_projections_are_one_if_they_are_shared(data, t5):
     network = hand.model.network
     assert network.xi_docid is network.xi_query
     torch.testing.assert_close(terms["mgcc"], contrast(hand), rtol=1e-4, atol=1e-5)
+
+
+def test_texts_and_queries_of_documents_are_those_of_the_settings(data, t5):
+    settings = {"augment.document": True, "augment.as_queries": True, "augment.paragraphs": 1}
+    settings |= {"augment.pieces": 3, "augment.words": 2, "augment.max_words": 6, "max_tokens": 5}
+    plan = with_settings(TrainingConfig(), {**SETTINGS, **settings})
+    start = prepare(data, tiny.titles(data, t5), str(t5), plan, vectors=None)
+    known, read = len(data.split("train")), start.model.read
+    texts, queries = [], []
+    for document in data.documents:
+        found = texts_of(document, plan.augment, lambda _: [])
+        assert found[0] == " ".join(document.contents.split()[:6]) and len(found) == 1 + 3
+        texts += found
+        queries.append(" ".join(document.text.split()[:6]))
+    assert list(start.examples.texts) == read(texts)
+    assert list(start.examples.queries[known:]) == read(queries)
+    lengths = {len(row) for row in (*start.examples.texts, *start.examples.queries)}
+    assert max(lengths) == 5 < 6, "cut at max_tokens"
 
 
 # What `fit` hands to the loop
