@@ -1,6 +1,7 @@
 """The list of mutants: each changes one place that exists, and names tests that exist; see `make mutants`."""
 
 import ast
+import json
 import re
 
 import pytest
@@ -30,6 +31,13 @@ def test_the_tests_of_mutants_exist(test):
 def test_no_mutant_is_listed_twice():
     assert len({mutant.what for mutant in MUTANTS}) == len(MUTANTS) >= 100
     assert len({(mutant.file, mutant.old, mutant.new) for mutant in MUTANTS}) == len(MUTANTS)
+
+
+def test_the_results_are_those_of_this_list_and_nothing_survived():
+    found = json.loads((ROOT / "docs" / "results" / "mutants.json").read_text(encoding="utf-8"))["changes"]
+    by_hand = [(row["file"], row["what"]) for row in found if row["kind"] == "by hand"]
+    assert by_hand == [(mutant.file, mutant.what) for mutant in MUTANTS]
+    assert all(row["killed"] or row["why"] for row in found)
 
 
 def test_mechanical_changes_by_hand():
