@@ -1,7 +1,8 @@
 # Two commands do everything on a machine with Python >= 3.11, make and a C compiler:
 #   make demo   the main job on the embedded collection
 #   make test   lint, types and the test suite
-# Also: make docs (the documentation site, in site/), make test-slow (the long tests).
+# Also: make docs (the documentation site, in site/), make test-slow (the long tests), make mutants (do the tests
+# notice changes of the source?).
 # Both set up .venv themselves, once; a change of pyproject.toml or constraints.txt sets it up again.
 # Every path is relative, so the folder's own path may contain spaces.
 
@@ -9,7 +10,7 @@ PYTHON ?= python3
 PY := .venv/bin/python
 READY := .venv/ready
 
-.PHONY: demo test test-slow lint docs setup clean
+.PHONY: demo test test-slow mutants lint docs setup clean
 .DELETE_ON_ERROR:
 
 demo: $(READY)
@@ -20,6 +21,9 @@ test: $(READY) lint
 
 test-slow: $(READY)
 	$(PY) -m pytest -m slow
+
+mutants: $(READY)
+	PYTHONPATH=tests $(PY) -m mutants --json docs/results/mutants.json
 
 lint: $(READY)
 	$(PY) -m ruff check .

@@ -1,8 +1,10 @@
 """The documentation site builds strictly, and names what exists."""
 
+import json
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from helpers.paths import ROOT
@@ -33,3 +35,44 @@ def test_every_file_that_the_docs_name_exists(path):
         r"`((?:src/gr2|tests|recipes|benchmarks|docs)/[\w./-]+\.(?:py|json|md|png))`", text
     ):
         assert (ROOT / name).exists(), name
+
+
+def cells(text: str) -> list[list[str]]:
+    """The cells of a table's rows, without its head."""
+    rows = [line for line in text.splitlines() if line.startswith("| ")]
+    return [[cell.strip() for cell in row.strip("|").split("|")] for row in rows[1:]]
+
+
+TESTS = (ROOT / "docs" / "tests.md").read_text(encoding="utf-8")
+
+
+def test_the_table_of_mutants_is_that_of_the_last_run():
+    path = ROOT / "docs" / "results" / "mutants.json"
+    found = json.loads(path.read_text(encoding="utf-8"))["summary"]
+    shown = cells(TESTS.split("## Would a mistake")[1].split("## How much")[0])
+    for kind, where, *counts in shown[:-1]:
+        place = where.strip("`")
+        some = [row for row in found if row["kind"] == kind and row["file"].startswith(place)]
+        sums = [sum(row[name] for row in some) for name in ("changes", "killed", "equivalent")]
+        assert [int(count or 0) for count in counts] == sums, (kind, place)
+    columns = zip(*([int(count or 0) for count in row[2:]] for row in shown[:-1]), strict=True)
+    assert [int(count or 0) for count in shown[-1][2:]] == [sum(column) for column in columns]
+    assert sum(row["changes"] for row in found) == int(shown[-1][2])
+
+
+def lines_of(folder: Path) -> int:
+    """The lines of a folder; of a package's tests also those in a file of its name."""
+    paths = [*folder.rglob("*.py"), *folder.parent.glob(f"test_{folder.name}.py")]
+    return sum(len(path.read_text(encoding="utf-8").splitlines()) for path in paths)
+
+
+def test_the_numbers_of_lines_are_about_those_that_are_shown():
+    source, tests = ROOT / "src" / "gr2", ROOT / "tests"
+    shown = cells(TESTS.split("## How much there is")[1])
+    packages = {path.name for path in source.iterdir() if (path / "__init__.py").is_file()}
+    assert {row[0] for row in shown} == packages | {"all"}
+    for name, *figures in shown:
+        folders = (source, tests) if name == "all" else (source / name, tests / name)
+        found = [lines_of(folder) for folder in folders]
+        assert [int(figure.replace(",", "")) for figure in figures[:2]] == pytest.approx(found, rel=0.25)
+        assert float(figures[2]) == pytest.approx(found[1] / found[0], rel=0.25)

@@ -58,6 +58,22 @@ def test_sizes_and_topics_are_the_papers(name, size, splits):
     assert recipe["splits"] == splits
 
 
+@pytest.mark.parametrize("name", ["gov2-500k", "clueweb-500k", "robust04", "ms-500k", "ms-1m"])
+def test_the_sources_have_as_many_documents_and_topics_as_a_recipe_says(name):
+    """By the counts that ir_datasets has of its data sets."""
+    recipe = recipes()[name]
+    assert ir_datasets.load(recipe["documents"]).metadata()["docs"]["count"] > recipe["size"]
+    kept = recipe["size"] // 1000
+    assert re.search(r"(\d+)([KM])", recipe["about"]).groups() == (
+        (str(kept), "K") if kept < 1000 else (str(kept // 1000), "M")
+    )
+    if said := re.search(r"(\d+) topics", recipe["about"]):
+        counts = [ir_datasets.load(id).metadata()["queries"]["count"] for id in recipe["splits"]["test"]]
+        assert sum(counts) == int(said[1])
+    else:
+        assert name.startswith("ms-")
+
+
 @pytest.mark.parametrize("name", ["gov2-500k", "clueweb-500k", "robust04"])
 def test_trec_collections_have_five_folds_and_licensed_documents(name):
     recipe = recipes()[name]

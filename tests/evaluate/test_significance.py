@@ -52,6 +52,32 @@ def test_holm_never_lowers_a_p_value_and_keeps_their_order(p_values):
     assert all(corrected[a] <= corrected[b] for a, b in itertools.pairwise(order))
 
 
+@pytest.mark.parametrize(
+    ("p_values", "corrected"),
+    [
+        # Holm (1979): the smallest times m, the next times m − 1, …; none below the one before it; at most 1.
+        ([0.01, 0.02, 0.03, 0.04], [0.04, 0.06, 0.06, 0.06]),
+        ([0.04, 0.001, 0.02], [0.04, 0.003, 0.04]),
+        ([0.5, 0.4, 0.3], [0.9, 0.9, 0.9]),
+        ([0.9, 0.8], [1.0, 1.0]),
+        ([0.02], [0.02]),
+        ([], []),
+    ],
+)
+def test_holm_by_hand(p_values, corrected):
+    assert holm(p_values) == pytest.approx(corrected)
+
+
+@given(st.lists(st.floats(0, 1), max_size=7))
+def test_holm_is_its_published_formula(p_values):
+    """p̃_(i) = max over j ≤ i of min(1, (m − j + 1) · p_(j)), for the values in ascending order."""
+    ascending, size = sorted(p_values), len(p_values)
+    formula = [max(min(1.0, (size - j) * ascending[j]) for j in range(i + 1)) for i in range(size)]
+    by_value = dict(zip(ascending, formula, strict=True))  # of equal values the last, which is the largest
+    assert sorted(holm(p_values)) == pytest.approx(formula)
+    assert all(found <= by_value[p] + 1e-12 for found, p in zip(holm(p_values), p_values, strict=True))
+
+
 def test_equal_systems_differ_in_nothing():
     one, two = evaluation("one", [0.1, 0.5, 0.9]), evaluation("two", [0.1, 0.5, 0.9])
     (row,) = compare([one, two]).differences
@@ -88,7 +114,10 @@ def test_with_a_baseline_only_it_is_compared():
 def test_holm_is_taken_over_all_pairs_of_a_measure():
     systems = [evaluation(name, list(np.random.default_rng(i).random(20))) for i, name in enumerate("xyz")]
     rows = compare(systems).differences
-    assert [row.t_holm for row in rows] == holm([row.t for row in rows])
+    assert [row.t_holm for row in rows] == holm([row.t for row in rows]) != [row.t for row in rows]
+    smallest = min(rows, key=lambda row: row.t)
+    assert smallest.t_holm == pytest.approx(min(1.0, 3 * smallest.t)), "three pairs"
+    assert [r.permutation_holm for r in rows] == holm([r.permutation for r in rows])
 
 
 def test_what_cannot_be_compared_is_refused():

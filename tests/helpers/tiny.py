@@ -18,6 +18,7 @@ from safetensors.torch import load_file, save_file
 from gr2.data.collection import Collection, Document
 from gr2.docids.clashes import resolve_clashes
 from gr2.docids.docids import Docids
+from gr2.model.backbone import tokeniser
 from gr2.model.config import GR2Config, NetworkConfig
 from gr2.model.gr2 import GR2
 from gr2.training.batches import Batches, Examples
@@ -200,15 +201,8 @@ def graded(count: int = 30, *, titled: bool = True) -> Collection:
 
 def titles(data: Collection, backbone: Path) -> Docids:
     """Titles as docids."""
-    from transformers import AutoTokenizer
-
-    tokenizer = AutoTokenizer.from_pretrained(backbone)
-
-    def tokenise(texts):
-        return tokenizer(texts, add_special_tokens=False)["input_ids"] if texts else []
-
     proposals = {document.docno: [(document.title, 0.0)] for document in data.documents}
-    return resolve_clashes(proposals, tokenise, {"fingerprint": data.fingerprint})
+    return resolve_clashes(proposals, tokeniser(str(backbone)), {"fingerprint": data.fingerprint})
 
 
 def prepared(backbone: Path, name: str = "gr2", normaliser: str = "trie", steps: int = 30):

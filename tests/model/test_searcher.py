@@ -59,6 +59,24 @@ def test_one_query_and_many_agree(model):
         assert run.rankings[qid] == tuple((r.docno, r.score) for r in model.search(text, 4))
 
 
+@pytest.mark.parametrize(
+    ("mode", "settings", "wanted"),
+    [
+        ("beam", {"beams": 7}, {"beams": 7, "k": 5}),
+        ("beam", {"beams": 3}, {"beams": 5, "k": 5}),
+        ("beam", {"beams": 7, "similarity_weight": 1.0}, {"beams": 7, "k": 7}),
+        ("exact", {"budget": 11}, {"budget": 11, "k": 5}),
+    ],
+)
+def test_the_search_is_called_with_its_settings(model, monkeypatch, mode, settings, wanted):
+    from gr2.model import searcher
+
+    seen, real = [], getattr(searcher, mode)
+    monkeypatch.setattr(searcher, mode, lambda *given, **named: seen.append(named) or real(*given, **named))
+    model.search("baka beke", 5, SearchConfig(mode=mode, **settings))
+    assert [{name: each[name] for name in wanted} for each in seen] == [wanted]
+
+
 def test_the_second_score_changes_the_ranking_score(model):
     plain, mixed = (model.search("baka beke", 30, SearchConfig(similarity_weight=w)) for w in (0.0, 5.0))
     assert {r.docno for r in plain} == {r.docno for r in mixed}

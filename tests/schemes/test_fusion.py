@@ -379,15 +379,19 @@ def test_both_models_have_one_decoder_and_encoders_of_their_own(backbone):
     assert not any(name.startswith("autoencoder.decoder") for name in stored)
 
 
-def test_the_objective_is_the_sum_of_its_parts(backbone):
-    options = {"alpha": 0.7, "beta": 3.0, "smoothing": 0.0, "temperature": 0.5}
+@pytest.mark.parametrize(
+    ("kind", "log", "smoothing"), [("cosine", True, 0.0), ("cosine", False, 0.2), ("dot", True, 1.0)]
+)
+def test_the_objective_is_the_sum_of_its_parts(backbone, kind, log, smoothing):
+    options = {"alpha": 0.7, "beta": 3.0, "temperature": 0.5}
+    options |= {"similarity": kind, "log": log, "smoothing": smoothing}
     fusion, batch = small_fusion(backbone, **options).eval(), some_batch()
     parts = parts_of(fusion, batch)
     with torch.no_grad():
         states, e_d = fusion.read_documents(batch.documents, batch.document_mask)
         e_q = fusion.read_queries(batch.queries, batch.query_mask)
-        rel = plain_relevance(e_d, e_q, "cosine", 0.5, log=True)
-        div = plain_distinctness(e_d, e_q, "cosine")
+        rel = plain_relevance(e_d, e_q, kind, 0.5, log=log)
+        div = plain_distinctness(e_d, e_q, kind)
         likelihoods = {"generator": [], "autoencoder": []}
         for row in range(5):
             alone = {
@@ -399,7 +403,12 @@ def test_the_objective_is_the_sum_of_its_parts(backbone):
             for name, memory in alone.items():
                 hidden = fusion.generator.decode(*memory, torch.tensor([[0, *tokens[:-1]]]))
                 logp = fusion.generator.head(hidden)[0].log_softmax(-1)
-                likelihoods[name].append(sum(float(logp[i, t]) for i, t in enumerate(tokens)))
+                likelihoods[name].append(
+                    sum(
+                        (1 - smoothing) * float(logp[i, t]) + smoothing * float(logp[i].mean())
+                        for i, t in enumerate(tokens)
+                    )
+                )
     for name, values in likelihoods.items():
         assert parts[name] == pytest.approx(-sum(values) / 5, rel=1e-4)
     assert parts["relevance"] == pytest.approx(float(rel), rel=1e-4)
@@ -837,6 +846,30 @@ def test_a_batch_holds_what_its_rows_hold():
 def test_the_paper_s_weights_are_the_defaults():
     config = asdict(FusionConfig())
     assert (config["alpha"], config["beta"], config["log"], config["similarity"]) == (1, 30, True, "cosine")
+    assert config["smoothing"] == 0.1 and GeneratorConfig().radius == 2.0
+
+
+def test_a_generator_is_trained_with_its_settings(t5, tmp_path, monkeypatch):
+    seen = []
+    monkeypatch.setattr(
+        "gr2.schemes.fusion.generator.train", lambda *given, **named: seen.append((given, named))
+    )
+    how = GeneratorConfig(
+        steps=7,
+        batch=5,
+        document_tokens=4,
+        query_tokens=3,
+        fusion=replace(SMALL, alpha=0.5, beta=2.0),
+        optimiser=OptimiserConfig(learning_rate=2e-3, pretrained_rate=0.5),
+    )
+    DocidGenerator.of(tiny.collection(), str(t5), how, seed=3).fit(tmp_path)
+    ((_, objective, batches, loop, _), named) = seen[0]
+    assert objective.config == how.fusion
+    assert (loop.steps, loop.optimiser, loop.seed, loop.validate_every) == (7, how.optimiser, 3, 1)
+    batch = batches[0]
+    assert len(batch.documents) == 5
+    assert batch.documents.shape[1] == 4 and batch.targets.shape[1] == 3 + 1, "texts are longer than that"
+    assert named["validate"] is not None
 
 
 def test_both_encoders_and_the_decoder_have_the_backbone_s_dropout_if_wanted(checkpoints):

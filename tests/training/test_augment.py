@@ -42,6 +42,13 @@ def test_the_whole_document_is_the_text():
     assert texts_of(DOCUMENT, replace(PAPER, document=False), entities) == ["The title"]
 
 
+def test_pieces_are_spread_over_the_whole_text():
+    config = replace(PAPER, pieces=2, words=3)
+    whole, *pieces = texts_of(DOCUMENT, config, entities)
+    assert len(pieces) == 2 and all(len(piece.split()) == 3 and piece in whole for piece in pieces)
+    assert whole.startswith(pieces[0]) and pieces[1].split()[-1] in whole.split()[-6:]
+
+
 def test_without_the_switch_the_same_texts_stand_for_the_document():
     config = replace(PAPER, as_queries=False, document=False)
     assert queries_of(DOCUMENT, config, entities) == []

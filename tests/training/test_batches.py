@@ -35,6 +35,15 @@ def test_a_judged_docid_is_never_a_negative_and_every_row_has_its_place():
         assert batch.query_mask.sum(1).min() >= 1
 
 
+def test_at_most_so_many_docids_of_a_grade_are_in_a_batch():
+    examples = tiny.graded_examples()
+    for most in (1, 3, 99):
+        batch = Batches(examples, BatchConfig(queries=23, texts=1, per_grade=most))[0]
+        for place, query in enumerate(batch.query_index.tolist()):
+            for grade, docids in examples.judged[query].items():
+                assert int((batch.grades[place] == grade).sum()) == min(most, len(docids))
+
+
 def test_over_the_epochs_every_pair_and_every_text_is_read():
     examples = tiny.graded_examples()
     batches = Batches(examples, BatchConfig(queries=23, texts=57, per_grade=2))

@@ -147,69 +147,6 @@ def test_a_variant_can_be_registered_once(monkeypatch):
     assert "other" not in QUERY_LOSSES
 
 
-def other(value):
-    """Another value of the same kind, as it is typed on the command line and as it arrives."""
-    if isinstance(value, bool):
-        return not value, None
-    if value is None:
-        return True, "True"
-    if isinstance(value, int):
-        return value + 1, str(value + 1)
-    if isinstance(value, float):
-        return value + 0.25, str(value + 0.25)
-    return f"{value}x", f"{value}x"
-
-
-CHOICES = {
-    "look_ahead.storage": "pq",
-    "look_ahead.weights.bm25.method": "atire",
-    "look_ahead.weights.bm25.language": "german",
-    "objective.similarity": "dot",
-    "objective.penalty": "uniform",
-    "objective.constraint": "off",
-    "objective.against": "lower",
-    "objective.normaliser": "vocabulary",
-    "device": "cpu",
-}
-
-
-@pytest.mark.parametrize("path", [path for path, _ in leaves(TrainingConfig())])
-def test_every_setting_of_training_reaches_the_training(path, monkeypatch, gr2, tmp_path):
-    """`gr2 train` with one option hands over the configuration with this field changed, and no other."""
-    monkeypatch.setattr("gr2.cli.models.open_named", lambda name, show, fold: _Named())
-    monkeypatch.setattr("gr2.docids.docids.Docids.load", lambda folder: None)
-    seen = []
-
-    def stop(data, out, config, **options):
-        seen.append(config.training)
-        raise ValueError("seen")
-
-    monkeypatch.setattr("gr2.systems.generative.train", stop)
-    value, text = other(dict(leaves(TrainingConfig()))[path])
-    if path in CHOICES:
-        value = text = CHOICES[path]
-    if path == "look_ahead.weights.gate":
-        value, text = (0.5, 0.75), ("0.5", "0.75")
-    if path == "look_ahead.weights.prior":
-        value, text = (0.5, 0.25, -1.0), ("0.5", "0.25", "-1.0")
-    option = "--" + path.replace("_", "-")
-    head, _, tail = option.rpartition(".")
-    off = f"{head}.no-{tail}" if head else option.replace("--", "--no-", 1)
-    words = [option if value else off] if text is None else [option, text]
-    if isinstance(text, tuple):
-        words = [option, *text]
-    expected = {path: value}
-    if path == "look_ahead.enabled":  # no decoder is trained then
-        words += ["--schedule.steps", "0"]
-        expected = {"schedule.steps": 0} | expected
-    if path == "objective.normaliser":  # a prior needs the other one
-        words += ["--prior.vectors-per-document", "0"]
-        expected = {"prior.vectors_per_document": 0.0} | expected
-    with pytest.raises(SystemExit, match="seen"):
-        gr2("train", "shop", "--preset", "decoder", "--docids", tmp_path, "--out", tmp_path / "out", *words)
-    assert seen == [with_settings(TrainingConfig(), expected)]
-
-
 class _Named:
     name, qrels = "shop", {"train": {}}
 

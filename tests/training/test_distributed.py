@@ -25,7 +25,7 @@ from gr2.training.batches import Batches
 from gr2.training.checkpoints import newest_checkpoint
 from gr2.training.config import BatchConfig, with_settings
 from gr2.training.distributed import join_ranks
-from gr2.training.loop import schedule, train
+from gr2.training.loop import train
 
 SETTINGS = ("plain", "lonely", "parts", "lonely parts")
 """Runs that are compared with one process: as it is; one rank at a time has docids of queries at all; and
@@ -152,9 +152,10 @@ def reference(model, objective, examples, sizes, config) -> None:
             total = total + losses.mgcc(similarities, grades, negatives, levels=2).mean() / 2
         total.backward()
         torch.nn.utils.clip_grad_norm_(network.parameters(), config.optimiser.clip)
-        optimiser.param_groups[0]["lr"] = config.optimiser.learning_rate * schedule(
-            step, config.steps, config.optimiser.warmup
-        )
+        warm = max(1, round(config.optimiser.warmup * config.steps))
+        falls = (config.steps - step) / (config.steps * (1 - config.optimiser.decay_from))
+        factor = (step + 1) / warm if step < warm else min(1.0, falls)
+        optimiser.param_groups[0]["lr"] = config.optimiser.learning_rate * factor
         optimiser.step()
         optimiser.zero_grad()
 

@@ -187,6 +187,16 @@ def test_pseudo_query_docids_are_what_rf_means(gr2, backbone, tmp_path):
     options = ("--docids", tmp_path / "docids", "--backbone", backbone, "--out", tmp_path / "m")
     with pytest.raises(SystemExit, match="the scheme query, not title"):
         gr2("train", data, *options, "--variant", "no-fusion")
+    plain = ("--scheme", "query", "--generation.steps", 2, "--generation.beams", 3)
+    gr2("docids", "build", data, "--backbone", backbone, "--out", tmp_path / "queries", *plain)
+    same = ("--backbone", backbone, "--preset", "decoder", "--schedule.steps", 2, "--batches.queries", 4)
+    out = tmp_path / "trained"
+    gr2("train", data, "--docids", tmp_path / "queries", "--out", out, *same, "--variant", "no-fusion")
+    model = GR2.from_pretrained(out)
+    assert model.docids.about["scheme"] == "query" and "fusion" not in model.docids.about
+    assert model.provenance["training"]["variant"] == "no-fusion"
+    lines = (tmp_path / "trained.training" / "joint" / "metrics.jsonl").read_text().splitlines()
+    assert {"mgcc", "mle_q", "mle_d"} <= json.loads(lines[-1]).keys()
 
 
 @pytest.mark.parametrize("normaliser", ["vocabulary", "trie"])

@@ -16,7 +16,7 @@ from helpers import tiny
 from gr2.evaluate.measures import evaluate
 from gr2.training.checkpoints import newest_checkpoint
 from gr2.training.config import with_settings
-from gr2.training.loop import schedule, train
+from gr2.training.loop import encoded, schedule, train
 
 
 @pytest.fixture(scope="module")
@@ -64,6 +64,28 @@ def test_a_decay_right_after_the_warm_up_is_the_linear_schedule_of_transformers(
     assert [schedule(step, 100, 0.1, 0.1) for step in range(10, 100)] == pytest.approx(factors[10:])
     # Their warm-up begins at 0, which wastes the first step; ours reaches the full rate one step earlier.
     assert [schedule(step, 100, 0.1, 0.1) for step in range(9)] == pytest.approx(factors[1:10])
+
+
+@pytest.mark.parametrize(("clip", "decay"), [(0.05, 0.0), (1e9, 0.5), (0.05, 0.5)])
+def test_a_step_is_adamw_s_with_clipped_gradients_and_decayed_weights(backbone, tmp_path, clip, decay):
+    """The first step by hand: m̂ / √v̂ is the sign of the gradient where that is not small against ε."""
+    _, model, objective, batches, config = tiny.prepared(backbone, steps=1)
+    changed = {"clip": clip, "weight_decay": decay, "learning_rate": 1e-2, "pretrained_rate": 1.0}
+    config = with_settings(config, {f"optimiser.{name}": value for name, value in changed.items()})
+    network = model.network
+    network.freeze(encoder=False)
+    before, batch = weights(network), batches[0]
+    network.train()
+    objective(network, batch, *encoded(network, batch))["total"].backward()
+    slopes = {name: p.grad.clone() for name, p in network.named_parameters() if p.grad is not None}
+    norm = torch.sqrt(sum(slope.square().sum() for slope in slopes.values()))
+    assert 0.05 < float(norm) < 1e9
+    network.zero_grad(set_to_none=True)
+    tiny.trained(network, objective, batches, config, tmp_path)
+    for name, slope in slopes.items():
+        clipped = slope * min(1.0, clip / float(norm))
+        moved = before[name] * (1 - 1e-2 * decay) - 1e-2 * clipped / (clipped.abs() + 1e-8)
+        torch.testing.assert_close(network.get_parameter(name), moved, rtol=1e-4, atol=2e-5)
 
 
 def test_the_result_is_the_mean_of_the_last_weights(backbone, tmp_path):

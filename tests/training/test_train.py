@@ -135,7 +135,7 @@ def test_a_run_is_not_begun_anew_where_another_one_stands(backbone, tmp_path):
 
 
 @pytest.mark.parametrize("name", VARIANTS)
-def test_every_recipe_trains_and_they_differ(backbone, tmp_path, name):
+def test_every_variant_trains(backbone, tmp_path, name):
     _, model, objective, batches, config = tiny.prepared(backbone, name, steps=2)
     (progress,) = tiny.trained(model.network, objective, batches, config, tmp_path)
     assert all(np.isfinite(value) for value in progress.parts.values())

@@ -6,7 +6,9 @@ import pytest
 from helpers import tiny
 from helpers.paths import ROOT
 
+from gr2.evaluate.measures import evaluate
 from gr2.model.gr2 import GR2
+from gr2.report.evidence import DEPTH
 from gr2.store import verify
 from gr2.systems.config import GenerativeConfig
 from gr2.workflows import demo as module
@@ -69,6 +71,22 @@ def test_the_whole_walk_is_told_and_leaves_a_model_with_a_report(small, tmp_path
     assert (out / "report.html").is_file()
     model = GR2.from_pretrained(out)
     assert model.search(tiny.graded().queries["q003"], 2)[0].views
+    figures_are_those_of(model, said)
+
+
+def figures_are_those_of(model: GR2, said: str) -> None:
+    """What is printed about the model is what it has and what it finds, measured here."""
+    data = tiny.graded()
+    assert f"docids: {len(model.docids)} by title" in said and len(model.docids) == 30
+    assert f"learned: {model.provenance['look_ahead']['chosen']};" in said
+    qrels = data.split("test")
+    assert f"measures: {len(qrels)} queries of test" in said
+    (names,) = re.findall(r"^ +system +(.*)", said, re.MULTILINE)
+    (row,) = re.findall(r"^\w  GR² +(.*)", said, re.MULTILINE)
+    shown = dict(zip(names.split(), re.findall(r"\d\.\d+", row), strict=True))
+    run = model.search_many({qid: data.queries[qid] for qid in qrels}, DEPTH)
+    found = evaluate(run, qrels, list(shown)).means
+    assert shown == {name: f"{found[name]:.4f}" for name in shown}
 
 
 def test_the_fast_one_reads_less(small, tmp_path):

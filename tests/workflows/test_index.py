@@ -118,6 +118,7 @@ def test_what_would_fail_later_is_refused_first(backbone, tmp_path):
     for wrong, message in (
         (replace(job, out=tmp_path / "mine"), "not written by gr2"),
         (replace(job, compare_with=("nothing",)), "no variant is called"),
+        (replace(job, curve=(5, 10)), "learning curve is one of look-ahead"),
     ):
         with pytest.raises(ValueError, match=message):
             index(wrong)

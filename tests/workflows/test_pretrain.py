@@ -1,5 +1,6 @@
 """Pre-training: a graded collection becomes a backbone, and a backbone serves any docids."""
 
+import json
 import random
 from dataclasses import replace
 
@@ -226,4 +227,8 @@ def test_from_the_command_line_every_variant_pre_trains_a_backbone_that_is_fine_
     gr2("docids", "build", tmp_path / "links", *docids)
     model = ("--docids", tmp_path / "docids", "--backbone", own, "--out", tmp_path / "model")
     assert "12 docids, 2 steps" in gr2("train", tmp_path / "links", "--preset", "decoder", *model, *small)
+    for folder in (tmp_path / "own.model", tmp_path / "model"):
+        assert GR2.from_pretrained(folder).provenance["training"]["variant"] == variant
+        lines = folder.with_name(f"{folder.name}.training").joinpath("joint", "metrics.jsonl").read_text()
+        assert ("mgcc" in json.loads(lines.splitlines()[-1])) == (variant not in ("MLE", "CE", "LR"))
     assert graded(12).documents[3].docno in gr2("search", tmp_path / "model", graded(12).queries["q003"])

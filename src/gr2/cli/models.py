@@ -33,6 +33,7 @@ def register(chosen: str = PRESET) -> None:
         config: Annotated[GenerativeConfig, Settings] = usual,
         budget: str = "",
         compare_with: tuple[str, ...] = (),
+        curve: tuple[int, ...] = (),
         fold: int | None = None,
         dry_run: bool = False,
         tflops: float = TFLOPS,
@@ -52,6 +53,7 @@ def register(chosen: str = PRESET) -> None:
                 steps and how much of each document is encoded are then planned. Empty: the settings as they
                 are.
             compare_with: Variants that are trained with the same settings and measured beside it.
+            curve: Numbers of judged queries for a learning curve in the report, such as 25 50 100.
             fold: Cross-validation: learn from the other folds, and measure on this one.
             dry_run: Print what it would cost, and stop.
             tflops: Speed that the hours of `--dry-run` are for, in TFLOP/s that the machine really reaches.
@@ -71,6 +73,7 @@ def register(chosen: str = PRESET) -> None:
             config=config,
             seconds=seconds(budget) if budget else None,
             compare_with=compare_with,
+            curve=curve,
             resume=resume,
             progress=progress(),
         )

@@ -183,6 +183,8 @@ def _check(job: IndexJob) -> None:
             "a time budget plans the training of a whole decoder, not of look-ahead: leave it out, or add "
             "--preset decoder"
         )
+    if job.curve and not job.training.look_ahead.enabled:
+        raise ValueError("a learning curve is one of look-ahead, which is turned off: leave it out")
     variants = (job.training.variant, *job.compare_with)
     if len(set(variants)) < len(variants):
         raise ValueError(f"a variant is named twice: {', '.join(variants)}")
