@@ -77,6 +77,22 @@ def test_every_command_explains_itself(gr2, capsys, command):
     assert "usage: gr2" in capsys.readouterr().out
 
 
+def test_help_shows_the_main_options_and_help_all_the_settings_too(gr2, capsys):
+    shown = {}
+    for flag in ("--help", "--help-all"):
+        with pytest.raises(SystemExit) as stop:
+            gr2("index", flag)
+        assert stop.value.code == 0
+        shown[flag] = capsys.readouterr().out
+    for usual in ("--out", "--preset", "--budget", "--resume", "--help-all"):
+        assert usual in shown["--help"] and usual in shown["--help-all"]
+    for setting in ("--docids.scheme", "--optimiser.warmup", "--look-ahead.storage"):
+        assert setting in shown["--help-all"] and setting not in shown["--help"]
+    with pytest.raises(SystemExit):
+        gr2("docids", "build", "--help")
+    assert "--scheme" in capsys.readouterr().out, "few enough to be shown"
+
+
 def test_info_prints_fingerprint_grades_and_leaks(gr2, folder):
     out = gr2("collection", "info", folder)
     assert read_folder(folder).fingerprint[:12] in out
@@ -308,7 +324,8 @@ def test_import_refuses_a_field_or_column_that_does_not_exist(gr2, tmp_path):
     )
     assert "no field is called 'tilte'" in refused(gr2, "collection", "import", *files, "tilte", "name")
     message = refused(gr2, "collection", "import", *files, "text", "body", "title", "name")
-    assert "items.tsv:2: missing field 'name'" in message
+    assert "items.tsv:1: expected a column for title (name); found key, body" in message
+    assert "1 problem; nothing was written" in message, "not one in every row, and none that follows from it"
     assert not (tmp_path / "out").exists()
 
 

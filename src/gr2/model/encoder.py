@@ -16,6 +16,7 @@ from torch.nn.functional import normalize
 from gr2.model.backbone import FreshDecoder, is_own, parts_of, tokenizer_of
 from gr2.model.device import device_of
 from gr2.model.padding import masked_mean, padded
+from gr2.model.quiet import quiet
 
 Vectors = NDArray[np.float32]
 QUERY_TOKENS = 128
@@ -49,9 +50,10 @@ class Encoder:
         hf = import_module("transformers")
         kind = hf.AutoConfig.from_pretrained(backbone)
         reader = hf.AutoModelForTextEncoding if kind.model_type in T5_LIKE else hf.AutoModel
-        model, found = reader.from_pretrained(
-            backbone, dtype=torch.float32, output_loading_info=True, use_safetensors=True
-        )
+        with quiet():
+            model, found = reader.from_pretrained(
+                backbone, dtype=torch.float32, output_loading_info=True, use_safetensors=True
+            )
         missing = {name for name in found["missing_keys"] if not name.startswith(("pooler.", "decoder."))}
         network = model
         if kind.is_encoder_decoder:
