@@ -221,12 +221,12 @@ def test_excluded_pairs_that_match_nothing_are_named(gr2, folder, tmp_path):
     Run.from_dict({"q1": {"d0": 1.0}, "q2": {"d1": 1.0}}).write(tmp_path / "a.run")
     (tmp_path / "source.tsv").write_text("qid docno\nq1 d0\nq1 d1\nt1 d3\nq2 elsewhere\n")
     out = gr2("evaluate", folder, tmp_path / "a.run", "--exclude", tmp_path / "source.tsv")
-    assert "note: 2 query-document pairs of source.tsv left out" in out
+    assert "note: query-document pairs of source.tsv that are left out: 2" in out
     assert (
-        "note: 2 pairs of source.tsv are of no query of the split test or no document: t1 d3, q2 elsewhere"
+        "note: pairs of source.tsv with no query of the split test or no document: 2 (t1 d3, q2 elsewhere)"
         in out
     )
-    assert "note: 1 of 3 queries have no relevant document: they count as 0" in out, "q1 has lost both"
+    assert "note: queries without a relevant document: 1 of 3; they count as 0" in out, "q1 has lost both"
 
 
 @pytest.mark.parametrize(
@@ -252,7 +252,7 @@ def test_a_query_without_relevant_documents_is_neither_seen_nor_unseen(gr2, fold
     assert "1 (25%) have no relevant document: neither seen nor unseen" in out
     Run.from_dict({"q1": {"d0": 1.0}}).write(tmp_path / "a.run")
     out = gr2("evaluate", folder, tmp_path / "a.run")
-    assert "note: 1 of 4 queries have no relevant document: they count as 0" in out
+    assert "note: queries without a relevant document: 1 of 4; they count as 0" in out
     assert [line for line in out.splitlines() if "queries (" in line] == [
         "all queries (4)",
         "seen queries (1)",

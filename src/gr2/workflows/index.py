@@ -169,9 +169,11 @@ def _look_ahead(job: IndexJob, docids: Docids, say: Say) -> tuple[GR2, list[Run]
     started = time.process_time()
     model = _fit(job, docids, None, job.out)
     facts, queries, spent = model.provenance["look_ahead"], _queries(job), time.process_time() - started
+    judged = any(job.collection.qrels.get(split) for split in ("train", "dev"))
+    why = "" if judged else ", because neither train nor dev has judgements"
     views, queries_of = plain_views(model, job.collection, job.config.backbone, job.folder, job.training)
     say(
-        f"learned: {facts['chosen']}; weights: {facts.get('weights', views.usual)}; "
+        f"learned: {facts['chosen']}{why}; weights: {facts.get('weights', views.usual)}; "
         f"{spent:.0f} CPU-seconds with the cross-validation"
     )
     hybrid = model.with_look_ahead(views.at(views.usual))
