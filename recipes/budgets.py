@@ -34,6 +34,7 @@ from gr2.experiments.tables import gather
 from gr2.experiments.trial import Trial, training_config
 from gr2.model.backbone import identity, is_own, makes_vectors
 from gr2.model.config import VectorConfig
+from gr2.model.device import has_fused_adamw, to_device
 from gr2.model.document_vectors import document_vectors, encode_documents
 from gr2.model.encoder import Encoder
 from gr2.model.families import transformers
@@ -41,8 +42,11 @@ from gr2.schemes.config import SchemeConfig
 from gr2.schemes.registry import SchemeContext, build
 from gr2.store import atomic_folder, write_json
 from gr2.systems.baselines import baselines
-from gr2.training.fit import prepare
-from gr2.workflows.budget import step_seconds
+from gr2.training.batches import Batches
+from gr2.training.config import TrainingConfig
+from gr2.training.fit import Prepared, prepare
+from gr2.training.gradients import Gradients
+from gr2.training.loop import encoded
 
 MEASURES = ("nDCG@20", "ERR@20", "Hits@10")
 NAMES = ("gr2-mini", "MiniLM", "random", "T5")
@@ -89,9 +93,27 @@ def pace(options: argparse.Namespace, path: str, backbone: str) -> dict[str, flo
             encoding = encoding_seconds(collection, backbone, how)
         training = training_config(PLAN)
         prepared = prepare(collection, docids, backbone, training, vectors=vectors)
-        step = step_seconds(prepared, training, steps=10, clock=time.process_time)
+        step = step_seconds(prepared, training)
         write_json(kept, {"step": step, "encoding": encoding})
     return json.loads(kept.read_text(encoding="utf-8"))  # type: ignore[no-any-return]
+
+
+def step_seconds(prepared: Prepared, config: TrainingConfig, steps: int = 10) -> float:
+    """CPU seconds of a training step: the mean of a few, after one for warm-up."""
+    network = prepared.model.network
+    batches = Batches(prepared.examples, config.batches, seed=config.seed)
+    gradients = Gradients(network, prepared.objective, encoded, config.optimiser, (config.seed,))
+    network.freeze(encoder=False)
+    moving = [weight for weight in network.parameters() if weight.requires_grad]
+    optimiser = torch.optim.AdamW(moving, lr=0.0, weight_decay=0.0, fused=has_fused_adamw(network.device))
+    for step in range(steps + 1):
+        if step == 1:
+            begun = time.process_time()
+        gradients(to_device(batches[step], network.device), step)
+        torch.nn.utils.clip_grad_norm_(moving, config.optimiser.clip)
+        optimiser.step()
+        optimiser.zero_grad(set_to_none=True)
+    return (time.process_time() - begun) / steps
 
 
 def encoding_seconds(collection: Collection, backbone: str, how: VectorConfig, sample: int = 256) -> float:

@@ -157,6 +157,25 @@ def test_the_readme_says_where_look_ahead_is_better_than_every_control():
     assert set(re.split(", | and ", said)) == better
 
 
+def test_the_gains_that_the_readme_promises_are_those_that_were_measured():
+    """The range over all collections, and in how many the difference is significant."""
+    path = ROOT / "docs" / "results" / "look_ahead.json"
+    found = json.loads(path.read_text(encoding="utf-8"))["collections"]
+    table = rows(README.split("## What you gain")[1].split("## Install")[0])
+    rivals = {
+        "BM25": ("BM25 k1=0.9 b=0.4", "BM25 k1=1.5 b=0.75"),
+        "sentence-transformers + faiss": ("dense, untrained",),
+        "Elasticsearch's or OpenSearch's hybrid": ("hybrid",),
+    }
+    for row, names in rivals.items():
+        tests = [[e for e in each["all"]["over"] if e["system"] in names] for each in found.values()]
+        gains = [min(-test["gain"] for test in each) for each in tests]  # over the better setting
+        sure = sum(all(test["holm"] <= 0.05 and test["gain"] < 0 for test in each) for each in tests)
+        low, high = (f"{value:+.3f}".replace("0.", ".") for value in (min(gains), max(gains)))
+        assert table[row][1:] == [f"{low} to {high}", f"{sure} of {len(found)}"], row
+    assert README.count("\n") < 200
+
+
 @pytest.mark.parametrize("link", sorted(set(re.findall(r"\]\(([^)#:]+)\)", README))))
 def test_links_lead_somewhere(link):
     assert (ROOT / link).exists()

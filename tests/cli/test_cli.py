@@ -77,6 +77,22 @@ def test_every_command_explains_itself(gr2, capsys, command):
     assert "usage: gr2" in capsys.readouterr().out
 
 
+def test_help_shows_the_main_options_and_help_all_the_settings_too(gr2, capsys):
+    shown = {}
+    for flag in ("--help", "--help-all"):
+        with pytest.raises(SystemExit) as stop:
+            gr2("index", flag)
+        assert stop.value.code == 0
+        shown[flag] = capsys.readouterr().out
+    for usual in ("--out", "--preset", "--budget", "--resume", "--help-all"):
+        assert usual in shown["--help"] and usual in shown["--help-all"]
+    for setting in ("--docids.scheme", "--optimiser.warmup", "--look-ahead.storage"):
+        assert setting in shown["--help-all"] and setting not in shown["--help"]
+    with pytest.raises(SystemExit):
+        gr2("docids", "build", "--help")
+    assert "--scheme" in capsys.readouterr().out, "few enough to be shown"
+
+
 def test_info_prints_fingerprint_grades_and_leaks(gr2, folder):
     out = gr2("collection", "info", folder)
     assert read_folder(folder).fingerprint[:12] in out
@@ -205,12 +221,12 @@ def test_excluded_pairs_that_match_nothing_are_named(gr2, folder, tmp_path):
     Run.from_dict({"q1": {"d0": 1.0}, "q2": {"d1": 1.0}}).write(tmp_path / "a.run")
     (tmp_path / "source.tsv").write_text("qid docno\nq1 d0\nq1 d1\nt1 d3\nq2 elsewhere\n")
     out = gr2("evaluate", folder, tmp_path / "a.run", "--exclude", tmp_path / "source.tsv")
-    assert "note: 2 query-document pairs of source.tsv left out" in out
+    assert "note: query-document pairs of source.tsv that are left out: 2" in out
     assert (
-        "note: 2 pairs of source.tsv are of no query of the split test or no document: t1 d3, q2 elsewhere"
+        "note: pairs of source.tsv with no query of the split test or no document: 2 (t1 d3, q2 elsewhere)"
         in out
     )
-    assert "note: 1 of 3 queries have no relevant document: they count as 0" in out, "q1 has lost both"
+    assert "note: queries without a relevant document: 1 of 3; they count as 0" in out, "q1 has lost both"
 
 
 @pytest.mark.parametrize(
@@ -236,7 +252,7 @@ def test_a_query_without_relevant_documents_is_neither_seen_nor_unseen(gr2, fold
     assert "1 (25%) have no relevant document: neither seen nor unseen" in out
     Run.from_dict({"q1": {"d0": 1.0}}).write(tmp_path / "a.run")
     out = gr2("evaluate", folder, tmp_path / "a.run")
-    assert "note: 1 of 4 queries have no relevant document: they count as 0" in out
+    assert "note: queries without a relevant document: 1 of 4; they count as 0" in out
     assert [line for line in out.splitlines() if "queries (" in line] == [
         "all queries (4)",
         "seen queries (1)",
@@ -308,7 +324,8 @@ def test_import_refuses_a_field_or_column_that_does_not_exist(gr2, tmp_path):
     )
     assert "no field is called 'tilte'" in refused(gr2, "collection", "import", *files, "tilte", "name")
     message = refused(gr2, "collection", "import", *files, "text", "body", "title", "name")
-    assert "items.tsv:2: missing field 'name'" in message
+    assert "items.tsv:1: expected a column for title (name); found key, body" in message
+    assert "1 problem; nothing was written" in message, "not one in every row, and none that follows from it"
     assert not (tmp_path / "out").exists()
 
 

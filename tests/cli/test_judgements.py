@@ -146,6 +146,12 @@ def test_from_clicks(gr2, tmp_path):
         ("a", 2, "clicks", "clicks"),
         ("b", 1, "clicks", "clicks"),
     }
+    assert "--min-shown" in out and f"gr2 learn MODEL {tmp_path / 'clicks'}" in out
+    other = tmp_path / "other.tsv"
+    other.write_text(log.read_text().replace("shown_at", "position", 1))
+    renamed = ("--out", tmp_path / "renamed", "--thresholds", 0.05, 0.3, "--columns", "shown_at", "position")
+    gr2("judgements", "from-clicks", other, *renamed)
+    assert JudgementStore(tmp_path / "renamed").qrels() == store.qrels()
     assert "too few for 4 thresholds" in refused(gr2, "from-clicks", log, "--out", tmp_path / "clicks")
     new = tmp_path / "new"
     assert "nothing was shown 99 times" in refused(gr2, "from-clicks", log, "--out", new, "--min-shown", 99)

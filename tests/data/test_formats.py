@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import re
 import tracemalloc
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from gr2.data.collection import Collection, Document
 from gr2.data.formats import FormatError, open_collection, read_folder, write_folder
 from gr2.data.formats.folder import read_files
+from gr2.data.formats.lines import Problems
 from gr2.data.formats.records import DocumentFile, read_grouped, read_queries
 from gr2.data.formats.trec import numbered_qrels, read_pairs, read_qrels, read_run, read_topics
 from gr2.data.runs import Run
@@ -177,7 +179,7 @@ def test_columns_may_be_called_anything(tmp_path):
 
 def test_a_column_that_is_named_and_not_there_is_missing(tmp_path):
     path = one(tmp_path, "c.jsonl", '{"_id": "a", "text": "t"}')
-    with refused(path, 1, "missing", "'key'"):
+    with refused(path, 1, "a field for docno", "key"):
         list(DocumentFile(path, {"docno": "key"}))
 
 
@@ -331,6 +333,8 @@ def test_a_qid_without_a_digit_has_a_tab_after_it(tmp_path):
         ("1\ta\n2\tb\n1\tc\n", 3, ["'1'", "twice"]),
         ("1\ta\nlonely\n", 2, ["expected two columns"]),
         ("1 a\nsour fruit\n", 2, ["'sour' has no digit", "a tab after it"]),
+        ("sour fruit\nred\n", 1, ["'sour' has no digit", "cat -n topics.txt"]),
+        ("red\nsour fruit\n", 1, ["'red' has no digit", "cat -n topics.txt"]),
         ("<top>\n<num> 1\n<title> a\n</top>\n<top>\n<title> b\n</top>\n", 5, ["<num>"]),
         ("<top>\n<num> 1\n<title> a\n</top>\n<top>\n<num> 2\n<desc> b\n</top>\n", 5, ["<title>"]),
         ("<top>\n<num> 1\n<title> a\n</top>\n<top>\n<num> 2\n<title> b\n", 5, ["</top>"]),
@@ -458,13 +462,45 @@ def test_a_cell_of_csv_may_be_longer_than_pythons_usual_limit(tmp_path):
         ('docno,text\nd1,"a" b\n', 2, ["must be doubled"]),
         ("docno,text,text\nd1,a,b\n", 1, ["distinct column names"]),
         (b"docno,text\nd1,a\nd2,\xe9\n", 3, ["expected UTF-8", "byte 4"]),
-        ("key,text\nd1,a\n", 1, ["a column for docno", "found key, text"]),
+        ("key,text\nd1,a\n", 1, ["a column for docno", "found key, text", "--columns docno NAME"]),
     ],
 )
 def test_broken_csv_is_refused(tmp_path, content, line, words):
     path = one(tmp_path, "corpus.csv", content)
     with refused(path, line, *words):
         list(DocumentFile(path))
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("d.csv", "sku,name\n" + "d1,a\n" * 30),
+        ("d.jsonl", '{"sku": "d1", "name": "a"}\n' * 30),
+        ("d.csv", "docno,name\n" + "d1,a\n" * 30),
+    ],
+)
+def test_a_wrong_name_is_one_problem_and_what_follows_from_it_is_none(tmp_path, name, content):
+    """Neither the missing documents, nor the plain list of queries, nor judgements of both are repeated."""
+    documents, queries = one(tmp_path, name, content), one(tmp_path, "q.txt", "sour fruit\nred fruit\n" * 9)
+    qrels, problems = one(tmp_path, "a.qrels", "1 0 d1 1\n2 0 d2 1\n"), Problems(20)
+    read_files("mine", documents, queries, {"test": qrels}, report=problems)
+    first, second = problems.kept
+    assert re.search(f"{name}:1: expected a (column|field) for (docno|text) .*--columns", first)
+    assert "q.txt:1: expected a qid" in second
+
+
+def test_judgements_of_nothing_are_a_problem_if_there_is_no_other(tmp_path):
+    documents = one(tmp_path, "d.csv", "docno,text\nd1,a\n")
+    qrels, problems = one(tmp_path, "a.qrels", "1 0 d1 1\n"), Problems(20)
+    read_files("mine", documents, None, {"test": qrels}, report=problems)
+    assert len(problems.kept) == 1 and "'1', which is not among the queries" in problems.kept[0]
+
+
+def test_columns_that_are_not_read_are_known(tmp_path):
+    path = one(tmp_path, "d.csv", "sku,name,price,text\nd1,a,3,b\n")
+    assert DocumentFile(path, {"docno": "sku", "title": "name"}).unread() == ["price"]
+    assert DocumentFile(path, {"docno": "sku"}).unread() == ["name", "price"]
+    assert DocumentFile(one(tmp_path, "d.jsonl", '{"price": 1}\n')).unread() == []
 
 
 @pytest.mark.parametrize("name", ["judged.csv", "judged.tsv"])
@@ -626,8 +662,8 @@ def test_what_could_not_be_read_back_is_not_written(tmp_path, made):
     [
         ("corpus.jsonl", '{"_id": "d1", "text": "a"}\n{"_id": "d2", \n', 2, ["expected a JSON object"]),
         ("corpus.jsonl", '{"_id": "d1", "text": "a"}\n\n["d2"]\n', 3, ["expected a JSON object", "list"]),
-        ("corpus.jsonl", '{"text": "a"}\n', 1, ["missing field", "'_id'"]),
-        ("corpus.jsonl", '{"_id": "d1", "title": "a"}\n', 1, ["missing field", "'text'"]),
+        ("corpus.jsonl", '{"text": "a"}\n', 1, ["expected a field for docno", "_id"]),
+        ("corpus.jsonl", '{"_id": "d1", "title": "a"}\n', 1, ["expected a field for", "text"]),
         ("corpus.jsonl", '{"_id": "d1", "text": 3}\n', 1, ["'text'", "expected", "string", "3"]),
         ("corpus.jsonl", '{"_id": "d1", "text": null}\n', 1, ["'text'", "expected", "string"]),
         ("corpus.jsonl", '{"_id": "d1", "title": ["x"], "text": "a"}\n', 1, ["'title'", "string"]),
@@ -646,7 +682,7 @@ def test_what_could_not_be_read_back_is_not_written(tmp_path, made):
         ("corpus.tsv", "docno\tbod\nd1\ta\n", 1, ["a column for text", "found docno, bod"]),
         ("corpus.tsv", "docno\ttext\ttext\nd1\ta\tb\n", 1, ["distinct column names"]),
         ("corpus.tsv", b"docno\ttext\nd1\ta\nd2\tb\xff\n", 3, ["expected UTF-8", "byte 5"]),
-        ("queries.jsonl", '{"_id": "q1"}\n', 1, ["missing field", "'text'"]),
+        ("queries.jsonl", '{"_id": "q1"}\n', 1, ["expected a field for", "text"]),
         ("queries.jsonl", '{"_id": "q1", "text": "a"}\n{"_id": "q1", "text": "a"}\n', 2, ["'q1'", "twice"]),
         ("queries.tsv", "qid\tquery\nq1\ta\nq2\n", 3, ["expected 2 columns"]),
         ("qrels/test.tsv", "q1\td1\t1\nq1\tnope\t1\n", 2, ["'nope'", "not in the corpus"]),

@@ -149,6 +149,20 @@ def test_a_tsv_log_in_two_files(tmp_path):
     assert log.clicked == {("sour fruit", "d1", 1): 1, ("sour fruit", "d2", 2): 0}
 
 
+def test_columns_of_a_log_may_be_called_anything(tmp_path):
+    path = one(tmp_path, "log.csv", "search,sku,position,clicked\nsour fruit,d1,2,1\n")
+    names = {"query": "search", "docno": "sku", "shown_at": "position"}
+    assert read_log([path], "tsv", names).clicked == {("sour fruit", "d1", 2): 1}
+    with pytest.raises(FormatError, match="a column query; found search, sku.*--columns query NAME"):
+        read_log([path], "tsv")
+    with pytest.raises(FormatError, match=r"a column for shown_at \(rank\)"):
+        read_log([path], "tsv", names | {"shown_at": "rank"})
+    with pytest.raises(ValueError, match="no column of a log is called 'grade'; they are query, docno"):
+        read_log([path], "tsv", {"grade": "x"})
+    with pytest.raises(ValueError, match="leave --columns out"):
+        read_log([path], "ubi", names)
+
+
 @pytest.mark.parametrize(
     ("content", "line", "words"),
     [

@@ -107,7 +107,7 @@ def test_a_typed_list_is_a_log_in_which_repeated_queries_come_first(tmp_path):
         ("log.csv", "search term,clicks\nlime,3\n", "log.csv:1: expected the columns query and count"),
         ("log.txt", "", "log.txt: expected at least one query"),
         ("queries.jsonl", '{"_id": "q1", "text": " "}\n', "queries.jsonl: the query 'q1' is empty"),
-        ("queries.jsonl", '{"_id": "q1"}\n', "queries.jsonl:1: missing field"),
+        ("queries.jsonl", '{"_id": "q1"}\n', "queries.jsonl:1: expected a field for query"),
     ],
 )
 def test_a_wrong_line_is_named(tmp_path, name, content, message):

@@ -103,6 +103,36 @@ def test_the_result_is_the_mean_of_the_last_weights(backbone, tmp_path):
     assert same(weights(again.network), weights(model.network)), "a run that is over gives its result again"
 
 
+@pytest.mark.parametrize(
+    ("plan", "averaged"),
+    [
+        ({0: 10}, range(7, 11)),
+        ({0: 20, 5: 10}, range(7, 11)),  # shorter, before averaging begins
+        ({0: 10, 8: 20}, range(13, 21)),  # longer, after averaging had begun: it begins anew
+        ({0: 50, 9: 9}, range(9, 10)),  # over at once
+    ],
+)
+def test_a_plan_may_change_on_the_way(backbone, tmp_path, plan, averaged):
+    """The rate, the mean and the end follow the number of steps that is planned by then."""
+    _, model, objective, batches, config = tiny.prepared(backbone, steps=30)
+    config = with_settings(config, {"optimiser.average": 0.4, "log_every": 1})
+    seen, asked = [], []
+
+    def planned(done: int) -> int:
+        asked.append(done)
+        return plan[max(since for since in plan if since <= done)]
+
+    def keep(now) -> None:
+        seen.append(weights(model.network))
+        assert now.steps == planned(now.step)
+
+    taken = train(model.network, objective, batches, config, tmp_path, plan=planned, progress=keep)
+    assert taken == len(seen) == list(plan.values())[-1] and sorted({*asked}) == list(range(taken + 1))
+    for name, value in model.network.weights().items():
+        mean = torch.stack([seen[step - 1][name] for step in averaged]).mean(0)
+        assert torch.allclose(value, mean, atol=1e-6), name
+
+
 def test_a_frozen_encoder_is_not_averaged(backbone, tmp_path):
     _, model, objective, batches, config = tiny.prepared(backbone, steps=3)
     tiny.trained(

@@ -27,11 +27,15 @@ from gr2.cli.version import describe
 from gr2.workflows.config import pretrain_preset
 
 DESCRIPTION = (
-    "Generative retrieval with multi-graded relevance. Options before or after a command: --plugin FILE.py "
-    "imports a file of yours that registers docid schemes, variants or systems; --preset default, fast, "
-    "residual, decoder or paper sets the defaults of docids, train, index, pretrain, run gr2 and "
-    "cross-validate."
+    "Search that learns from graded judgements.\n\n"
+    "A first use: gr2 collection import (your files become a collection), gr2 index (a collection becomes a "
+    "model), gr2 search and gr2 serve; then gr2 judge or gr2 judgements from-clicks, and gr2 learn.\n\n"
+    "Options of every command: --plugin FILE.py imports a file of yours that adds docid schemes, variants or "
+    "systems; --preset default, fast, residual, decoder or paper sets the defaults of docids, train, index, "
+    "pretrain, run gr2 and cross-validate; --help-all lists all settings where --help shows the main options."
 )
+HELP_ALL = "--help-all"
+"""Lists the settings of docids, training and search too, where `--help` leaves them out."""
 PRESET_COMMANDS = ("docids", "train", "index", "pretrain", "run", "cross-validate")
 __all__ = [
     "cards",
@@ -66,9 +70,11 @@ def main() -> None:
             )
         if arguments[:1] == ["pretrain"]:
             pretrain_preset(preset[-1] if preset else models.PRESET)  # refuses those it does not have
+        brief = HELP_ALL not in arguments and ("--help" in arguments or "-h" in arguments)
+        arguments = ["--help" if word == HELP_ALL else word for word in arguments]
         docids.register(*preset[-1:])
-        models.register(*preset[-1:])
-        systems.register(*preset[-1:])
+        models.register(*preset[-1:], brief=brief)
+        systems.register(*preset[-1:], brief=brief)
         arguments = systems.with_model_folder(arguments)
         app.cli(prog="gr2", description=DESCRIPTION, args=arguments)
         sys.stdout.flush()

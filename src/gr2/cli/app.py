@@ -6,10 +6,11 @@ makes its options, help texts and defaults from it. `--out` always names a folde
 
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
-from tyro.conf import Positional, arg
+from tyro.conf import Positional, Suppress, arg
 from tyro.extras import SubcommandApp
 
 if TYPE_CHECKING:
@@ -24,7 +25,25 @@ Runs = Annotated[Positional[tuple[Path, ...]], arg(metavar="RUN [RUN ...]")]
 Settings = arg(name="")
 """Marks a dataclass whose fields are options of the command, without a prefix."""
 
+Command = TypeVar("Command", bound=Callable[..., None])
+
 app = SubcommandApp()
+
+
+def hiding_settings(brief: bool) -> Callable[[Command], Command]:
+    """Leave the settings of a command (its parameter `config`) out of its help, if it is to be brief.
+
+    They are options all the same: with some hundred of them, nobody finds the few that a first use needs.
+    """
+
+    def changed(command: Command) -> Command:
+        known = command.__annotations__
+        if brief:
+            settings = known["config"]
+            command.__annotations__ = known | {"config": Annotated[settings, Suppress]}
+        return command
+
+    return changed
 
 
 def first() -> bool:

@@ -14,10 +14,10 @@ def card(
     language: tuple[str, ...] | None = None,
     datasets: tuple[str, ...] | None = None,
 ) -> None:
-    """Write the model card of a folder anew, so that it can be uploaded to the Hugging Face hub.
+    """Write the model card (README.md) that the Hugging Face hub shows.
 
-    The card is README.md. Never edit it by hand: the folder's checksums would no longer match, and the model
-    would not load. What is not given stays as it is.
+    What is not given stays as it is. Do not edit the file by hand: its checksum would no longer match, and
+    the model would not load.
 
     Args:
         folder: A model folder.

@@ -16,7 +16,7 @@ app.command(collection, name="collection", help="Look at, check, prepare or impo
 
 @collection.command
 def info(name: Name, /) -> None:
-    """Sizes, grades, fingerprint, and what the training queries give away about the others.
+    """Print sizes, grades and fingerprint, and how far training queries give away the answers to others.
 
     Args:
         name: A folder in BEIR's layout, `pydocs`, `pydocs:PACKAGE`, or `ir:ID` for an ir_datasets id.
@@ -28,9 +28,9 @@ def info(name: Name, /) -> None:
 
 @collection.command
 def check(folder: Folder, /) -> None:
-    """Report every problem of a collection's files, with file and line; exit with 1 if there is one.
+    """List every problem of a collection's files, with file and line; the exit code is 1 if there is one.
 
-    Documents with the same title and text, and queries without text, are warnings.
+    Documents with the same title and text, and queries without text, are only warnings.
 
     Args:
         folder: The folder to read. Nothing is written.
@@ -52,15 +52,15 @@ def check(folder: Folder, /) -> None:
 
 @collection.command
 def prepare(name: Name, /, *, out: Path, source: tuple[Path, ...] = (), seed: int = 0) -> None:
-    """Build a well-known collection from data you have, as a folder; what is missing is named.
+    """Build a well-known collection from files that you have downloaded.
 
     Args:
         name: nfcorpus, cranfield, scifact, medquad, antique, esci or movies, made of public files; one of the
             paper's: gov2-500k, clueweb-500k, robust04, ms-500k, ms-1m or nq320k; or any other collection, to
             write it as a folder.
         out: The folder to write; it appears whole or not at all.
-        source: The downloaded files, or folders that contain them; without it, what to download is printed.
-        seed: Chooses the random fill of the paper's collections and, where none are published, the folds.
+        source: The downloaded files, or folders that contain them; without it, their addresses are printed.
+        seed: For the documents that fill up the paper's collections, and for folds where none are published.
     """
     from gr2.data.formats import write_folder
     from gr2.data.prepare import left_out, prepare, recipes
@@ -100,22 +100,23 @@ def import_(
     columns: Mapping[str, str] = {},  # noqa: B006 - never changed; tyro shows it as the default
     qrels_columns: Mapping[str, str] = {},  # noqa: B006
 ) -> None:
-    """Make a collection folder from separate files.
+    """Make a collection of your own files: documents, and queries and judgements if you have some.
 
     Args:
         documents: JSONL, TSV or CSV with named columns, plain or .gz.
-        queries: JSONL, TSV or CSV with named columns, or TREC topics (a qid before each text); none for
-            documents alone.
-        qrels: Judgements of each split, e.g. `train a.qrels test b.csv`: TREC's or BEIR's columns, or CSV.
+        queries: JSONL, TSV or CSV with named columns, or TREC topics (a qid before each text). Leave it out
+            if you have documents alone.
+        qrels: A split and its file of judgements, in pairs: `train a.qrels test b.csv`. TREC's or BEIR's
+            columns, or CSV.
         out: The folder to write; it appears whole or not at all.
-        columns: What your tables of documents and queries call our fields, e.g. `docno key text body`; fields
-            are docno, title, text, url, qid and query.
-        qrels_columns: What your tables of judgements (TSV or CSV) call our fields, e.g. `qid query docno asin
-            grade label`.
+        columns: Our name of a field and the name of your column, in pairs: `docno sku title name text
+            description`. Fields of documents: docno, title, text, url; of queries: qid, query.
+        qrels_columns: The same for tables of judgements: `qid query docno sku grade label`.
     """
     from gr2.data.formats import write_folder
     from gr2.data.formats.folder import read_files
     from gr2.data.formats.lines import Problems
+    from gr2.data.formats.records import DocumentFile
     from gr2.evaluate.describe import headline
 
     problems = Problems(PROBLEMS_OF_IMPORT)
@@ -132,4 +133,6 @@ def import_(
     if problems.count:
         raise ValueError("\n".join([*problems.kept, f"{problems}; nothing was written"]))
     print(headline(write_folder(made, out)))
+    if unread := DocumentFile(documents, columns).unread():
+        print(f"Not read, and so not searched: {', '.join(unread)}")
     print(f"Written to {out}")

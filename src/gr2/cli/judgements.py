@@ -21,7 +21,9 @@ Files = Annotated[Positional[tuple[Path, ...]], arg(metavar="FILE [FILE ...]")]
 Logs = Annotated[Positional[tuple[Path, ...]], arg(metavar="LOG [LOG ...]")]
 
 judgements = SubcommandApp()
-app.command(judgements, name="judgements", help="Import, export, compare or count judgements.")
+app.command(
+    judgements, name="judgements", help="Import, export or compare judgements, or make them from clicks."
+)
 
 
 @judgements.command(name="import")
@@ -47,11 +49,11 @@ def import_(
         judge: Who made them. The judges of a Quepid book are named in the file.
         queries: The texts of the queries of TREC qrels: topics, or a table (.jsonl, .tsv, .csv).
         collection: Refuse documents that this collection does not have; by default any docno is taken.
-        source: Whether people judged or clicks were counted.
+        source: Where the judgements come from: people (judged) or clicks.
         grades: The highest grade of a new folder; 4 unless given. An existing folder keeps its own.
         words: A word for each grade of a new folder, from 0 on; by default the numbers are shown.
-        columns: What your tables call our fields, e.g. `query search docno sku grade label`: query, docno and
-            grade, or of qrels qid, docno and grade.
+        columns: Our name of a field and the name of your column, in pairs: `query search docno sku grade
+            label`. Fields: query, docno and grade; of qrels qid, docno and grade.
     """
     from gr2.judge.imports import keep, read_rows
     from gr2.judge.store import config_of
@@ -101,8 +103,8 @@ def export(
         out: The folder to write; it appears whole or not at all.
         format: TREC: topics.txt and qrels.txt; BEIR: queries.jsonl and qrels/SPLIT.tsv.
         split: The name of BEIR's qrels file.
-        judge: Take the latest grades of this judge alone.
-        source: Take only what people judged, or only what clicks say; by default both.
+        judge: Export the latest grades of this judge only.
+        source: Export only what people judged, or only what clicks say; by default both.
     """
     from gr2.judge.exports import export
     from gr2.judge.store import JudgementStore
@@ -115,11 +117,11 @@ def export(
 
 @judgements.command
 def agreement(folder: Folder, /, *, conflicts: int = 20) -> None:
-    """How far every two judges agree on what both judged: Cohen's weighted kappa, and their conflicts.
+    """Measure how far judges agree on what they both judged: Cohen's weighted kappa, and their conflicts.
 
     Args:
         folder: The folder of judgements.
-        conflicts: How many conflicts to show of each two judges, the largest first.
+        conflicts: How many conflicts to show for each pair of judges, the largest first.
     """
     from gr2.evaluate.tables import render
     from gr2.judge.agreement import agreements
@@ -163,21 +165,23 @@ def from_clicks(
     *,
     out: Path,
     format: Literal["tsv", "ubi"] = "tsv",
+    columns: Mapping[str, str] = {},  # noqa: B006
     config: Annotated[ClicksConfig, Settings] = ClicksConfig(),  # noqa: B008
     judge: str = "clicks",
 ) -> None:
-    """Derive graded pseudo-judgements from clicks, with position bias corrected; they are marked as such.
+    """Turn a click log into graded judgements, corrected for position bias.
 
-    How much each position is looked at is estimated from the log: documents that were shown at several
-    positions for the same query tell it (position-based model, EM). Relevance is clicks divided by looks.
+    The log itself tells how much each position is looked at, from documents that it shows at several
+    positions for the same query (position-based model, fitted by EM). Relevance is clicks divided by looks.
 
     Args:
         logs: TSV or CSV files with the columns query, docno, shown_at (from 1) and clicked (0 or 1); or
             records of ubi_queries and ubi_events as NDJSON.
         out: The folder of judgements to add to; it is made if it does not exist.
         format: The form of the log.
+        columns: Our name of a column and yours, in pairs: `query search docno sku shown_at position`.
         config: How clicks become grades.
-        judge: The name these judgements get.
+        judge: The name under which these judgements are kept.
     """
     from gr2.evaluate.tables import render
     from gr2.judge.click_log import read_log
@@ -190,7 +194,7 @@ def from_clicks(
     settings = config_of(out, None if is_filled(out) else highest)
     if settings.grades < highest:
         raise ValueError(f"{out}: has grades up to {settings.grades}, too few for {highest} thresholds")
-    log = read_log(logs, format)
+    log = read_log(logs, format, columns)
     model = fit_positions(log, config)
     pairs = grade_pairs(log, model, config)
     if not pairs:
@@ -204,8 +208,9 @@ def from_clicks(
     everything = len({cell[:2] for cell in log.shown})
     print(
         f"\n{len(pairs):,} pairs of query and document added to {out}; "
-        f"{everything - len(pairs):,} left out, shown less than {config.min_shown} times"
+        f"{everything - len(pairs):,} left out, shown less than {config.min_shown} times (--min-shown)"
         + (f"; {log.skipped:,} events could not be used" if log.skipped else "")
+        + f"\nlearn from them: gr2 learn MODEL {out} --out MODEL"
     )
 
 
@@ -259,15 +264,15 @@ def next_(
 def curve(
     model: Model, file: Judgements, /, *, queries: Path | None = None, draws: int = 5, device: str = "auto"
 ) -> None:
-    """Show what was learned from 10, 20, 40, … judged queries, and so what more judging may bring.
+    """Show how quality grows with the number of judged queries: is it worth judging more?
 
-    In every draw a third of the judged queries is held out, and nDCG@20 is measured on them.
+    The model learns from 10, 20, 40, … of them and is measured on a third that is held out, in several draws.
 
     Args:
         model: The model folder; it is not changed.
         file: A folder of judgements, a BEIR folder, TREC qrels, or a CSV export of Quepid.
         queries: The texts of the queries of TREC qrels: topics, or a table (.jsonl, .tsv).
-        draws: How often queries are held out.
+        draws: How many times a third of the queries is held out.
         device: Device to encode queries on: auto takes cuda, then mps, else cpu.
     """
     from gr2.evaluate.tables import render

@@ -34,16 +34,16 @@ def judge(
     grades: int | None = None,
     words: tuple[str, ...] = (),
 ) -> None:
-    """Judge what several systems find, document after document; started again, it continues.
+    """Judge documents in the terminal; started again, it continues.
 
-    The documents of all systems are mixed in one list, which does not say who found what. Every grade is on
-    disk at once.
+    What several systems find is mixed in one list that does not say who found what. Every grade is saved at
+    once. `gr2 serve MODEL --judge FOLDER` does the same on a page.
 
     Args:
         name: The collection: a folder, `pydocs`, or `ir:ID`.
         queries: Topics, a table of queries, or a log: a query, or a query, a tab and a count on each line.
         out: The folder of judgements to add to; it is made if it does not exist.
-        judge: Your name. Two people may judge at once.
+        judge: Your name. Several people may judge at the same time.
         pool: Systems (see `gr2 systems`) and model folders.
         depth: How many documents of each system to judge.
         order: As the file has them (a log: most frequent first), or first those on which the systems disagree

@@ -9,7 +9,7 @@ from gr2.cli.app import Judgements, Model, app, say
 def learn(
     model: Model, judgements: Judgements, /, *, out: Path, queries: Path | None = None, device: str = "auto"
 ) -> None:
-    """Learn from judgements, and say what that gains on judged queries that it did not see.
+    """Learn from judgements in seconds to minutes, and say what that gains on queries not learned from.
 
     If nothing is gained, the model stays as it is and nothing is written.
 
@@ -33,7 +33,7 @@ def learn(
 
 @app.command
 def rollback(model: Model, /, *, to: int | None = None) -> None:
-    """Bring an earlier version of a model back; the present one is kept, so this can be undone.
+    """Go back to an earlier version of a model; the present one is kept, so this can be undone.
 
     Args:
         model: The model folder.
@@ -47,7 +47,7 @@ def rollback(model: Model, /, *, to: int | None = None) -> None:
 
 @app.command
 def versions(model: Model, /) -> None:
-    """List the versions of a model that are kept, and what each had learned.
+    """List the kept versions of a model, and what each had learned.
 
     Args:
         model: The model folder.

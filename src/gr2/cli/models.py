@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from gr2.cli.app import Name, Settings, app, first, open_named, progress, say
+from gr2.cli.app import Name, Settings, app, first, hiding_settings, open_named, progress, say
 from gr2.systems.config import PRESETS, GenerativeConfig
 from gr2.systems.config import preset as preset_of
 from gr2.training.config import TrainingConfig
@@ -18,12 +18,13 @@ TFLOPS = 100.0
 """What an A100 reaches in bfloat16, roughly; the default of `--tflops`."""
 
 
-def register(chosen: str = PRESET) -> None:
-    """Add the commands whose defaults come from a preset."""
+def register(chosen: str = PRESET, *, brief: bool = False) -> None:
+    """Add the commands whose defaults come from a preset; `brief` hides the settings from their help."""
     usual = preset_of(chosen)
     pretraining = PRETRAIN_PRESETS.get(chosen, PRETRAIN_PRESETS[PRESET])
 
     @app.command
+    @hiding_settings(brief)
     def index(
         name: Name,
         /,
@@ -39,24 +40,25 @@ def register(chosen: str = PRESET) -> None:
         tflops: float = TFLOPS,
         resume: bool = False,
     ) -> None:
-        """Make a searchable model of a collection in one go: docids, look-ahead, measures and a report.
+        """Index a collection: encode it, learn from its judgements, measure, and write a report.
 
-        With `--preset decoder` a decoder is trained instead of look-ahead. Without a budget this is `gr2
-        docids build` and `gr2 train` with the same options.
+        The result is a model folder to search and serve. With `--preset decoder` a decoder is trained
+        instead of look-ahead. All settings of docids, look-ahead, training and search are options too:
+        `--help-all`.
 
         Args:
             name: The collection: a folder, `pydocs`, or `ir:ID`.
             out: The model folder to write, with report.html; unfinished work is kept in OUT.training.
             preset: Where the defaults come from: default, fast, residual, decoder or paper.
             config: The settings of docids, training and search.
-            budget: How long the training of a decoder may take, such as 90s, 30m or 1h30m: the number of
-                steps and how much of each document is encoded are then planned. Empty: the settings as they
-                are.
-            compare_with: Variants that are trained with the same settings and measured beside it.
+            budget: With `--preset decoder`: the time for everything, such as 90s, 30m or 1h30m. What does not
+                fit is left out and named at the end. Empty: no limit.
+            compare_with: Variants (see `gr2 variants`) to train with the same settings and to measure beside
+                it.
             curve: Numbers of judged queries for a learning curve in the report, such as 25 50 100.
             fold: Cross-validation: learn from the other folds, and measure on this one.
-            dry_run: Print what it would cost, and stop.
-            tflops: Speed that the hours of `--dry-run` are for, in TFLOP/s that the machine really reaches.
+            dry_run: Print how long the training of a decoder would take, and stop.
+            tflops: Sustained speed in TFLOP/s that `--dry-run` assumes; 100 is about an A100 in bfloat16.
             resume: Continue after an interruption.
         """
         from gr2.workflows.budget import seconds
@@ -81,6 +83,7 @@ def register(chosen: str = PRESET) -> None:
         say(f"try it: gr2 search {out} 'a query'; gr2 serve {out}")
 
     @app.command
+    @hiding_settings(brief)
     def train(
         name: Name,
         /,
@@ -94,9 +97,10 @@ def register(chosen: str = PRESET) -> None:
         fold: int | None = None,
         resume: bool = False,
     ) -> None:
-        """Train a model on a collection and write it as a folder that `gr2 search` reads.
+        """Train a model with docids that `gr2 docids build` made; nothing is measured.
 
         With several processes: `torchrun --nproc_per_node N -m gr2 train ...`; a step then reads N batches.
+        All settings are options too: `--help-all`.
 
         Args:
             name: The collection: a folder, `pydocs`, or `ir:ID`. Its split `train` is learned from.
@@ -105,7 +109,7 @@ def register(chosen: str = PRESET) -> None:
             preset: Where the defaults come from: default, fast, residual, decoder or paper.
             backbone: gr2-mini, or folder or hub name of a T5, BART or encoder checkpoint.
             config: The settings of the training; `gr2 variants` lists the variants.
-            pseudo_queries: A TSV or CSV file of documents and their generated queries, without a header.
+            pseudo_queries: A TSV or CSV file without a header: a docno and a generated query on each line.
             fold: Cross-validation: learn from the queries of the other folds.
             resume: Continue after an interruption.
         """
@@ -136,6 +140,7 @@ def register(chosen: str = PRESET) -> None:
             say(f"node prior: {model.network.prior.nbytes:,} bytes")
 
     @app.command
+    @hiding_settings(brief)
     def pretrain(
         name: Name,
         /,
@@ -147,7 +152,9 @@ def register(chosen: str = PRESET) -> None:
         tflops: float = TFLOPS,
         resume: bool = False,
     ) -> None:
-        """Pre-train a backbone on a graded collection, with titles as docids (GR²P), for `gr2 train`.
+        """Pre-train a backbone on a graded collection (GR²P), for `gr2 index` and `gr2 train --backbone`.
+
+        Docids are titles. All settings are options too: `--help-all`.
 
         Args:
             name: The collection, with a split `train` of several grades: links of Wikipedia, for instance.
@@ -156,7 +163,7 @@ def register(chosen: str = PRESET) -> None:
             preset: Where the defaults come from: default or paper.
             config: The settings of docids and training.
             dry_run: Print what it would cost, and stop.
-            tflops: Speed that the hours of `--dry-run` are for, in TFLOP/s that the machine really reaches.
+            tflops: Sustained speed in TFLOP/s that `--dry-run` assumes; 100 is about an A100 in bfloat16.
             resume: Continue after an interruption.
         """
         from gr2.workflows.pretrain import pretrain as make
@@ -182,12 +189,12 @@ def _cost(data: "Collection", config: GenerativeConfig, tflops: float) -> str:
 
 @app.command
 def demo(*, fast: bool = False, out: Path | None = None) -> None:
-    """Make a search engine for the documentation of your Python, and show what it finds.
+    """Index and measure the documentation of your own Python: a tour in a few minutes.
 
-    Interrupted, it continues where it was; afterwards `gr2 serve OUT` opens a page to search with.
+    If it was interrupted, it continues. Afterwards, `gr2 serve OUT` opens the search page.
 
     Args:
-        fast: Read only the beginning of each document.
+        fast: Read only the first 48 tokens of each document: quicker, and a little worse.
         out: The model folder to write, with report.html; by default gr2-demo, or gr2-demo-fast.
     """
     from gr2.workflows.demo import demo

@@ -36,11 +36,12 @@ def search(
 ) -> None:
     """Search with a model: one query, or a file of queries.
 
-    Each line is rank, score (log P of the document), docno and title. Standard error tells how long the
-    search took, without loading, and whether a better document may have been missed.
+    Each line has rank, score (log P of the document), docno and title. A last line, on standard error, says
+    how long the search took (without loading) and whether a better document may have been missed.
 
     Args:
-        folder: What `gr2 train` or `gr2 index` wrote, or the name of a model on the Hugging Face hub.
+        folder: The folder that `gr2 index` or `gr2 train` wrote, or the name of a model on the Hugging Face
+            hub.
         query: The query; without one, give a file of queries with --topics.
         topics: A file of queries (TREC topics, JSONL, TSV or CSV); needs `--output`.
         output: The run file to write.

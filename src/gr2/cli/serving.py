@@ -23,10 +23,13 @@ def serve(
     config: Annotated[ServiceConfig, Settings] = ServiceConfig(),  # noqa: B008
     judging: Annotated[JudgingConfig, Settings] = JudgingConfig(),  # noqa: B008
 ) -> None:
-    """Serve a trained model over HTTP, with a search page; stop it with Ctrl-C.
+    """Serve a model over HTTP, with a search page; with `--judge`, people can judge on it too.
+
+    It prints its address and an example request. Stop it with Ctrl-C.
 
     Args:
-        folder: A model folder, as `gr2 train` writes it, or the name of a model on the Hugging Face hub.
+        folder: The folder that `gr2 index` or `gr2 train` wrote, or the name of a model on the Hugging Face
+            hub.
         host: The address to listen on; the default accepts connections from this machine only.
         port: The port; 0 picks a free one.
         api_key_file: A file with the API key that clients must send; without it, no key is required.

@@ -8,7 +8,19 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from tyro.conf import Positional, arg
 from tyro.extras import SubcommandApp
 
-from gr2.cli.app import Name, Runs, Settings, announce, app, note, open_named, progress, queries_of, write_run
+from gr2.cli.app import (
+    Name,
+    Runs,
+    Settings,
+    announce,
+    app,
+    hiding_settings,
+    note,
+    open_named,
+    progress,
+    queries_of,
+    write_run,
+)
 from gr2.evaluate.config import EvaluateConfig
 from gr2.systems import SYSTEMS
 from gr2.systems.config import PRESETS, GenerativeConfig, preset
@@ -25,7 +37,7 @@ app.command(
 )
 
 
-def register(chosen: str = next(iter(PRESETS))) -> None:
+def register(chosen: str = next(iter(PRESETS)), *, brief: bool = False) -> None:
     """Add a subcommand of `gr2 run` for every system of the registry; a preset sets the defaults of `gr2`."""
     for name, row in SYSTEMS.items():
         usual = preset(chosen) if row.options is GenerativeConfig else None
@@ -33,6 +45,7 @@ def register(chosen: str = next(iter(PRESETS))) -> None:
     defaults = preset(chosen)
 
     @app.command(name="cross-validate")
+    @hiding_settings(brief)
     def cross_validate(
         name: Name,
         systems: Systems = ("bm25", "gr2"),
@@ -47,6 +60,8 @@ def register(chosen: str = next(iter(PRESETS))) -> None:
         resume: bool = False,
     ) -> None:
         """Run systems on all folds of a collection, and measure them in one table with significance.
+
+        The settings of the system gr2 are options too: `--help-all`.
 
         Args:
             name: The collection, with folds: a folder, or `ir:ID`.
@@ -171,7 +186,9 @@ def evaluate(
     fold: int | None = None,
     style: Literal["text", "markdown", "csv", "json"] = "text",
 ) -> None:
-    """Measure runs, seen and unseen queries apart, with significance.
+    """Measure runs and compare them with significance tests; seen and unseen queries are also shown apart.
+
+    A query is seen if one of its relevant documents was relevant to a training query.
 
     Args:
         name: The collection: a folder, `pydocs`, or `ir:ID`.

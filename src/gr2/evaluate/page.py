@@ -127,8 +127,8 @@ def _notes_on_queries(collection: Collection, split: str, excluded: Pairs) -> li
     if not nothing:
         return []
     return [
-        f"{nothing:,} of {len(judged):,} queries have no relevant document: they count as 0, and are neither "
-        "seen nor unseen"
+        f"queries without a relevant document: {nothing:,} of {len(judged):,}; they count as 0, and are "
+        "neither seen nor unseen"
     ]
 
 
@@ -137,13 +137,13 @@ def _notes_on_excluded(collection: Collection, split: str, excluded: Pairs, path
     pairs = [(qid, docno) for qid, docnos in excluded.items() for docno in sorted(docnos)]
     judged = collection.split(split)
     unknown = [pair for pair in pairs if pair[0] not in judged or pair[1] not in collection.docnos]
-    notes = [f"{len(pairs) - len(unknown):,} query-document pairs of {path.name} left out"]
+    notes = [f"query-document pairs of {path.name} that are left out: {len(pairs) - len(unknown):,}"]
     if unknown:
         shown = ", ".join(" ".join(pair) for pair in unknown[:PAIRS_SHOWN])
         more = f" and {len(unknown) - PAIRS_SHOWN:,} more" if len(unknown) > PAIRS_SHOWN else ""
         notes.append(
-            f"{len(unknown):,} pairs of {path.name} are of no query of the split {split} or no document: "
-            f"{shown}{more}"
+            f"pairs of {path.name} with no query of the split {split} or no document: {len(unknown):,} "
+            f"({shown}{more})"
         )
     return notes
 

@@ -3,7 +3,7 @@
 Two forms are read, plain or gzipped; a problem names the file and line.
 
 - TSV (or CSV) with a header and the columns `query`, `docno`, `shown_at` (position from 1) and `clicked` (0
-  or 1); one line for each time a document was shown.
+  or 1), or other names for them; one line for each time a document was shown.
 - OpenSearch's User Behavior Insights (UBI 1.x) as NDJSON: the records of `ubi_queries` and `ubi_events`, in
   one file or in several; see `read_ubi`.
 """
@@ -41,20 +41,25 @@ class ClickLog:
         self.clicked[cell] = self.clicked.get(cell, 0) + clicked
 
 
-def read_log(paths: Sequence[Path], form: LogForm) -> ClickLog:
-    """Read the files of a log."""
-    log = read_ubi(paths) if form == "ubi" else read_tsv(paths)
+def read_log(paths: Sequence[Path], form: LogForm, columns: Mapping[str, str] | None = None) -> ClickLog:
+    """Read the files of a log; `columns` maps our columns of a table to the file's own."""
+    if form == "ubi" and columns:
+        raise ValueError("records of UBI have no columns: leave --columns out")
+    log = read_ubi(paths) if form == "ubi" else read_tsv(paths, columns)
     if not log.shown:
         raise FormatError(paths[0], 0, "no document was shown in this log")
     return log
 
 
-def read_tsv(paths: Sequence[Path]) -> ClickLog:
+def read_tsv(paths: Sequence[Path], columns: Mapping[str, str] | None = None) -> ClickLog:
     """Read TSV or CSV files; other columns than the four are ignored."""
-    log = ClickLog()
+    log, own = ClickLog(), columns or {}
+    if unknown := sorted(own.keys() - set(COLUMNS)):
+        raise ValueError(f"no column of a log is called {unknown[0]!r}; they are {', '.join(COLUMNS)}")
+    names = {name: (own.get(name, name),) for name in COLUMNS}
     for path in paths:
-        for line, record in table(path, needs=COLUMNS):
-            query, docno, shown_at, clicked = (record[name] for name in COLUMNS)
+        for line, record in table(path, needs=names, option="--columns"):
+            query, docno, shown_at, clicked = (record[name].strip() for (name,) in names.values())
             if not query.strip() or not is_key(docno):
                 raise FormatError(path, line, "expected a query and a docno without white space")
             if not (shown_at.isascii() and shown_at.isdigit() and 1 <= int(shown_at) <= 10_000):

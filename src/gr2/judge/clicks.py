@@ -35,18 +35,18 @@ class ClicksConfig:
     """How clicks become grades."""
 
     thresholds: tuple[float, ...] = (0.05, 0.15, 0.3, 0.5)
-    """The least relevance of grade 1, 2, ...; relevance is the share of clicks at the first position."""
+    """Relevance from which a pair gets grade 1, 2, ...: its share of clicks, as if always shown first."""
     min_shown: int = 10
-    """Queries and documents that were shown less often are left out."""
+    """A document that was shown less often for a query is left out."""
     clip: float = 0.1
     """Lower propensities are raised to this one, so that a single click at a far position does not decide."""
     prior: float = 2.0
-    """How many looks the log's mean share of clicks is worth; more keeps rare pairs nearer to that mean."""
+    """Looks at the log's mean share of clicks that are added to each pair: rare pairs then stay near it."""
     eta: float = 1.0
     """Positions that the log cannot compare with the first one are assumed to have the propensity
     1 / position ** eta."""
     iterations: int = 2000
-    """EM stops after so many, or when no propensity moves any more."""
+    """Maximum iterations of EM; it stops earlier once no propensity changes any more."""
 
     def __post_init__(self) -> None:
         """Check the values; a ValueError says what is wrong."""

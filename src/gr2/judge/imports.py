@@ -24,6 +24,7 @@ from gr2.judge.store import InvalidJudgement, JudgementStore
 
 QUERY_COLUMNS = ("query", "query text")
 DOCNO_COLUMNS = ("docid", "doc id")
+OPTION = "gr2 judgements import --columns"
 RATING = re.compile(r"([0-9]{1,4})(\.0+)?")
 
 
@@ -102,7 +103,7 @@ def qrels_rows(
     columns: Columns | None = None,
 ) -> Iterator[Row]:
     """Read qrels in TREC's or BEIR's columns, or in columns of other names."""
-    for line, qid, docno, grade in numbered_qrels(path, columns=columns):
+    for line, qid, docno, grade in numbered_qrels(path, columns=columns, option=OPTION):
         if qid not in queries:
             raise FormatError(path, line, f"judges the query {qid!r}, which is not among the queries")
         judgement = Judgement(queries[qid], docno, max(0, grade), judge, qid=qid, source=source)

@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from gr2.model.device import device_of
+from gr2.model.quiet import quiet
 
 MAX_TOKENS = 256
 """Tokens to which a query and a text together are truncated."""
@@ -34,9 +35,10 @@ class CrossEncoder:
         logits = hf.AutoConfig.from_pretrained(checkpoint).num_labels
         if logits != 1:
             raise ValueError(f"{checkpoint}: a cross-encoder has one logit, this checkpoint has {logits}")
-        network, found = hf.AutoModelForSequenceClassification.from_pretrained(
-            checkpoint, dtype=torch.float32, output_loading_info=True, use_safetensors=True
-        )
+        with quiet():
+            network, found = hf.AutoModelForSequenceClassification.from_pretrained(
+                checkpoint, dtype=torch.float32, output_loading_info=True, use_safetensors=True
+            )
         if missing := sorted(found["missing_keys"]):
             raise ValueError(f"{checkpoint}: has no weights for {', '.join(missing[:3])}")
         tokenizer = hf.AutoTokenizer.from_pretrained(checkpoint)

@@ -20,7 +20,7 @@ from safetensors.numpy import load_file, save_file
 from gr2.data.collection import Collection, Document
 from gr2.model.backbone import identity
 from gr2.model.config import VectorConfig
-from gr2.model.encoder import Vectors
+from gr2.model.encoder import Vectors, Watch, unwatched
 from gr2.model.text_encoder import TextEncoder, load_encoder
 from gr2.model.vector_storage import FullVectors, Stored
 from gr2.store import atomic_file
@@ -116,6 +116,7 @@ def encode_documents(
     config: VectorConfig | None = None,
     *,
     progress: bool = False,
+    watch: Watch = unwatched,
 ) -> DocumentVectors:
     """Encode title and text of each document that has at least one word."""
     config = config or VectorConfig()
@@ -124,7 +125,7 @@ def encode_documents(
         raise ValueError("dense search needs at least one document with a word in it")
     docnos = sorted(found, reverse=True)
     texts = [found[docno][0] for docno in docnos] + [part for docno in docnos for part in found[docno][1]]
-    vectors = encoder.encode(texts, max_tokens=config.max_tokens, progress=progress)
+    vectors = encoder.encode(texts, max_tokens=config.max_tokens, progress=progress, watch=watch)
     leads, parts = vectors[: len(docnos)], vectors[len(docnos) :].copy()  # a view would keep all vectors
     starts = np.cumsum([0, *(len(found[docno][1]) for docno in docnos)])
     means = leads + np.add.reduceat(parts, starts[:-1], axis=0) if len(parts) else leads

@@ -3,7 +3,7 @@
 Of an encoder-decoder, only the encoder is used.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -16,11 +16,18 @@ from torch.nn.functional import normalize
 from gr2.model.backbone import FreshDecoder, is_own, parts_of, tokenizer_of
 from gr2.model.device import device_of
 from gr2.model.padding import masked_mean, padded
+from gr2.model.quiet import quiet
 
 Vectors = NDArray[np.float32]
 QUERY_TOKENS = 128
 """Tokens to which a text is truncated unless told otherwise."""
+Watch = Callable[[float], None]
+"""Called while texts are encoded, with the share that is done; what it raises ends the encoding."""
 T5_LIKE = {"t5", "mt5", "umt5"}
+
+
+def unwatched(done: float) -> None:
+    """Do nothing; the default of `watch`."""
 
 
 class Encoder:
@@ -43,9 +50,10 @@ class Encoder:
         hf = import_module("transformers")
         kind = hf.AutoConfig.from_pretrained(backbone)
         reader = hf.AutoModelForTextEncoding if kind.model_type in T5_LIKE else hf.AutoModel
-        model, found = reader.from_pretrained(
-            backbone, dtype=torch.float32, output_loading_info=True, use_safetensors=True
-        )
+        with quiet():
+            model, found = reader.from_pretrained(
+                backbone, dtype=torch.float32, output_loading_info=True, use_safetensors=True
+            )
         missing = {name for name in found["missing_keys"] if not name.startswith(("pooler.", "decoder."))}
         network = model
         if kind.is_encoder_decoder:
@@ -61,7 +69,13 @@ class Encoder:
 
     @torch.inference_mode()
     def encode(
-        self, texts: Sequence[str], *, batch: int = 16, max_tokens: int = QUERY_TOKENS, progress: bool = False
+        self,
+        texts: Sequence[str],
+        *,
+        batch: int = 16,
+        max_tokens: int = QUERY_TOKENS,
+        progress: bool = False,
+        watch: Watch = unwatched,
     ) -> Vectors:
         """Texts → unit vectors [N, width], in the order of the texts; equal texts are encoded once.
 
@@ -72,6 +86,7 @@ class Encoder:
             batch: texts encoded together; apart from speed, this changes only rounding.
             max_tokens: tokens to which a text is truncated, including special ones.
             progress: show a progress bar.
+            watch: called after each batch with the share of the tokens that are done.
         """
         from tqdm import tqdm
 
@@ -80,10 +95,13 @@ class Encoder:
         order = sorted(range(len(rows)), key=lambda i: (len(rows[i]), rows[i].tobytes()))
         vectors = np.zeros((len(rows), self.width), np.float32)
         groups = [order[start : start + batch] for start in range(0, len(order), batch)]
+        done, total = 0, sum(map(len, rows))
         with tqdm(total=len(rows), unit="text", leave=False, disable=not progress) as bar:
             for group in reversed(groups):  # longest first, so that the time left is not underestimated
                 vectors[group] = self._vectors([rows[i] for i in group])
                 bar.update(len(group))
+                done += sum(len(rows[i]) for i in group)
+                watch(done / max(1, total))
         return vectors[[place[text] for text in texts]]
 
     def _read(self, texts: list[str], max_tokens: int, block: int = 4096) -> list[NDArray[np.int32]]:

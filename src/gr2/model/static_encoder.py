@@ -18,7 +18,7 @@ from safetensors.numpy import load_file, save_file
 from scipy import sparse
 
 from gr2.model.backbone import STATIC, is_static
-from gr2.model.encoder import QUERY_TOKENS, Vectors
+from gr2.model.encoder import QUERY_TOKENS, Vectors, Watch, unwatched
 from gr2.store import read_json, typed, write_json, write_text
 
 TABLE, TOKENIZER, CONFIG = "model.safetensors", "tokenizer.json", "config.json"
@@ -92,7 +92,12 @@ class StaticEncoder:
         return rows if self._unknown is None else [row[row != self._unknown] for row in rows]
 
     def encode(
-        self, texts: Sequence[str], *, max_tokens: int = QUERY_TOKENS, progress: bool = False
+        self,
+        texts: Sequence[str],
+        *,
+        max_tokens: int = QUERY_TOKENS,
+        progress: bool = False,
+        watch: Watch = unwatched,
     ) -> Vectors:
         """Texts → unit vectors [N, W]; a text without known tokens becomes the zero vector.
 
@@ -100,6 +105,7 @@ class StaticEncoder:
             texts: any number of texts.
             max_tokens: known tokens to which a text is truncated.
             progress: show a progress bar.
+            watch: called after each block.
         """
         from tqdm import tqdm
 
@@ -114,6 +120,7 @@ class StaticEncoder:
                 )
                 vectors[start : start + BLOCK] = counts @ self.table
                 bar.update(len(rows))
+                watch((start + len(rows)) / len(texts))
         vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), np.float32(1e-12))
         return vectors
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Protocol
 
 from gr2.model.backbone import is_static
-from gr2.model.encoder import QUERY_TOKENS, Encoder, Vectors
+from gr2.model.encoder import QUERY_TOKENS, Encoder, Vectors, Watch, unwatched
 from gr2.model.static_encoder import StaticEncoder
 
 
@@ -15,7 +15,12 @@ class TextEncoder(Protocol):
     name: str
 
     def encode(
-        self, texts: Sequence[str], *, max_tokens: int = QUERY_TOKENS, progress: bool = False
+        self,
+        texts: Sequence[str],
+        *,
+        max_tokens: int = QUERY_TOKENS,
+        progress: bool = False,
+        watch: Watch = unwatched,
     ) -> Vectors:
         """The vectors of the texts [len(texts), W]; zeros for a text without tokens."""
 

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from gr2.model.families import transformers
+from gr2.model.quiet import quiet
 
 FILES = ("model.safetensors", "pytorch_model.bin")
 INDEX = ".index.json"
@@ -20,7 +21,8 @@ INDEX = ".index.json"
 def read_weights(kind: Any, backbone: str | Path, config: Any) -> Any:
     """A model of a class of transformers with the checkpoint's weights."""
     try:
-        return kind.from_pretrained(backbone, config=config)
+        with quiet():
+            return kind.from_pretrained(backbone, config=config)
     except UnpicklingError as error:
         raise ValueError(f"{backbone}: its .bin file holds more than weights, so it is not read") from error
 

@@ -11,7 +11,7 @@ from gr2.data.collection import Document
 from gr2.data.runs import Ranking, Run
 from gr2.model.config import VectorConfig
 from gr2.model.document_vectors import DocumentVectors, encode_documents
-from gr2.model.encoder import Vectors
+from gr2.model.encoder import Vectors, Watch, unwatched
 from gr2.model.text_encoder import TextEncoder
 
 BLOCK = 64
@@ -33,9 +33,10 @@ class Dense:
         config: VectorConfig | None = None,
         *,
         progress: bool = False,
+        watch: Watch = unwatched,
     ) -> "Dense":
         """Encode title and text of each document; documents without words are left out."""
-        return cls(encoder, encode_documents(documents, encoder, config, progress=progress))
+        return cls(encoder, encode_documents(documents, encoder, config, progress=progress, watch=watch))
 
     def __str__(self) -> str:
         """As printed with results: all settings and the size of the index."""

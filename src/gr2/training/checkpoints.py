@@ -64,6 +64,8 @@ class State:
     """Optimiser steps done."""
     mean: dict[str, Tensor] = field(default_factory=dict)
     """The trained weights by name, averaged over the last steps; empty until averaging begins."""
+    averaged: int = 0
+    """Steps that this mean is of."""
     best: dict[str, Tensor] = field(default_factory=dict)
     """The best weights by validation; empty before the first validation."""
     best_value: float | None = None
@@ -76,6 +78,7 @@ class _Content(TypedDict):
     """What state.json holds."""
 
     step: int
+    averaged: int
     best_value: float | None
     bad_validations: int
     config: dict[str, Any]
@@ -99,7 +102,12 @@ def save(
         for index, row in optimiser.state_dict()["state"].items()
         for name, value in row.items()
     }
-    content = {"step": state.step, "best_value": state.best_value, "bad_validations": state.bad_validations}
+    content = {
+        "step": state.step,
+        "averaged": state.averaged,
+        "best_value": state.best_value,
+        "bad_validations": state.bad_validations,
+    }
     with atomic_folder(folder / f"{CHECKPOINT}{state.step:08}") as temporary:
         save_file(network.weights(), temporary / "network.safetensors")
         save_file(moments, temporary / "optimiser.safetensors")
@@ -131,7 +139,14 @@ def restore(
     optimiser.load_state_dict({"state": moments, "param_groups": known["param_groups"]})
     device = str(network.device)
     mean, best = (load_file(checkpoint / f"{name}.safetensors", device) for name in ("mean", "best"))
-    return State(content["step"], mean, best, content["best_value"], content["bad_validations"])
+    return State(
+        content["step"],
+        mean,
+        content["averaged"],
+        best,
+        content["best_value"],
+        content["bad_validations"],
+    )
 
 
 def _differences(stored: Mapping[str, Any], settings: Mapping[str, Any]) -> list[str]:

@@ -27,7 +27,7 @@ from gr2.model.word_prior import word_space
 from gr2.store import Workspace, check_replaceable
 from gr2.training.batches import Batches, Examples
 from gr2.training.checks import check
-from gr2.training.config import TrainingConfig, as_json
+from gr2.training.config import TrainingConfig, as_json, with_settings
 from gr2.training.distributed import join_ranks
 from gr2.training.encoder_cache import STATES, EncoderCache
 from gr2.training.examples import examples_of
@@ -79,6 +79,7 @@ def fit(
     query_loss: QueryLoss | None = None,
     prepared: Prepared | None = None,
     states: Path | None = None,
+    plan: Callable[[int], int] | None = None,
     resume: bool = False,
     progress: bool = False,
 ) -> GR2:
@@ -97,6 +98,7 @@ def fit(
         prepared: the result of `prepare` for the same arguments, if already computed.
         states: a folder in which to keep the encoder states of the frozen stage for other runs with the same
             encoder and texts; without it they are deleted after the stage.
+        plan: called in the main stage with the number of steps done; returns how many there will be in all.
         resume: continue an interrupted run.
         progress: show progress bars.
     """
@@ -126,6 +128,7 @@ def fit(
     if config.look_ahead.enabled:
         residual = _attach_look_ahead(model, collection, backbone, folder, config, show=show)
     about = {"fingerprint": collection.fingerprint, "docids": docids.digest, "backbone": identity(backbone)}
+    taken = config.schedule.steps
     for stage, settings in stages(config):
         if stage is Stage.SELF_NEGATIVES:
             examples = with_self_negatives(model, collection, examples)
@@ -139,7 +142,7 @@ def fit(
             sources = residual.batches.examples.plain if residual else examples
             read = EncoderCache(model.network, sources, folder=states or folder, progress=show)
         with progress_bar(stage.value, settings.steps, show=show) as update:
-            train(
+            done = train(
                 model.network,
                 objective,
                 batches,
@@ -149,12 +152,15 @@ def fit(
                 read=read,
                 validate=_validation(model, collection, config) if settings.validate_every else None,
                 about=about | {"training": resumable(config)},
+                plan=plan if stage is Stage.JOINT else None,
                 progress=update,
             )
+        if plan and stage is Stage.JOINT:
+            taken = done
         for used in folder.glob(f"{STATES}*") if ranks.is_first and not states else ():
             used.unlink(missing_ok=True)
     model.provenance |= {"collection": collection.name, "fingerprint": collection.fingerprint}
-    model.provenance |= {"training": as_json(config)}
+    model.provenance |= {"training": as_json(with_settings(config, {"schedule.steps": taken}))}
     if ranks.is_first:
         model.save_pretrained(out, documents=collection.documents)
     ranks.wait()  # every process finds the folder when this returns

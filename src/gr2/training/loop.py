@@ -9,7 +9,7 @@ and rank 0 writes the files.
 import time
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from math import inf, isfinite
 from pathlib import Path
 from typing import Any, Protocol
@@ -85,9 +85,10 @@ def train(
     read: Read | None = None,
     validate: Callable[[], float] | None = None,
     about: Mapping[str, Any] | None = None,
+    plan: Callable[[int], int] | None = None,
     progress: Report = ignore,
-) -> None:
-    """Train in place.
+) -> int:
+    """Train in place; returns the number of steps that the weights have seen.
 
     Args:
         network: the network to train; its weights are changed.
@@ -102,6 +103,8 @@ def train(
             so that it evaluates the weights that would be kept.
         about: further JSON values that must be equal for a run to be resumed, such as what the batches and
             the objective were made from.
+        plan: called with the number of steps done; returns how many there will be in all, which replaces that
+            of the settings from then on. Without it the number is fixed.
         progress: called after every logged step.
     """
     ranks = join_ranks(network.device)
@@ -127,6 +130,7 @@ def train(
         gradients = Gradients(network, objective, read or encoded, config.optimiser, seed)
         run = _Run(network, gradients, batches, config, optimiser, ranks)
         clock = Clock(state.step)
+        config = run.config = _planned(config, plan, state, ranks)
         while not _over(state, config):
             begun = time.monotonic()
             try:
@@ -141,6 +145,7 @@ def train(
                 raise TrainingError(f"training failed at step {state.step + 1}: {error}") from error
             run.move(state.step)
             state.step += 1
+            config = run.config = _planned(config, plan, state, ranks)
             _average(network, state, config)
             clock.count(examples, time.monotonic() - begun)
             value = _validation(network, state, validate, ranks) if validate and _due(state, config) else None
@@ -150,6 +155,7 @@ def train(
                 save(folder, network, optimiser, state, settings)
                 clock.saved = time.monotonic()
     _put(network, state.best or state.mean)
+    return state.step
 
 
 @dataclass
@@ -246,6 +252,13 @@ def _check(
         )
 
 
+def _planned(config: LoopConfig, plan: Callable[[int], int] | None, state: State, ranks: Ranks) -> LoopConfig:
+    """The settings with as many steps as are planned by now: the same number on all ranks."""
+    if plan is None:
+        return config
+    return replace(config, steps=ranks.from_first(plan(state.step)))
+
+
 def _over(state: State, config: LoopConfig) -> bool:
     return state.step >= config.steps or 0 < config.patience <= state.bad_validations
 
@@ -269,14 +282,15 @@ def _average(network: Trainable, state: State, config: LoopConfig) -> None:
     """Add the weights after a step to the running mean, if averaging has begun."""
     share = config.optimiser.average
     before = config.steps - max(1, round(share * config.steps))  # steps that are not averaged
-    count = state.step - before
-    if not share or count < 1:
+    if not share or state.step <= before:
+        state.mean, state.averaged = {}, 0  # averaging had begun if a plan has since become longer
         return
+    state.averaged += 1
     for name, value in _trained(network).items():
-        if count == 1:
+        if state.averaged == 1:
             state.mean[name] = value.to(torch.float32, copy=True)
         else:
-            state.mean[name].lerp_(value.float(), 1 / count)
+            state.mean[name].lerp_(value.float(), 1 / state.averaged)
 
 
 def _validation(network: Trainable, state: State, validate: Callable[[], float], ranks: Ranks) -> float:

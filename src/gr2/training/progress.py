@@ -71,6 +71,7 @@ def progress_bar(name: str, steps: int, *, show: bool) -> Iterator[Report]:
             parts = " ".join(f"{part} {value:.3f}" for part, value in now.parts.items())
             left = timedelta(seconds=round(now.seconds_left))
             speed = f"{now.examples_per_second:.0f} examples/s"
+            bar.total = now.steps  # a plan may have changed it
             bar.set_postfix_str(f"{left} left, {parts}, {speed}", refresh=False)
             bar.update(now.step - bar.n)
 

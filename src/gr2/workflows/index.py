@@ -1,17 +1,15 @@
 """A collection → a searchable model with a report, in one call: docids, training, evaluation.
 
-Without a time budget the result is bit for bit that of `gr2 docids build` and `gr2 train` with the same
-configuration. With a budget, the number of steps and how much of each document is encoded are planned from a
-short timing on this machine; the plan is printed and saved, and an interrupted run continues with it.
+Without a time budget nothing depends on the clock, and the result is bit for bit that of `gr2 docids build`
+and `gr2 train` with the same configuration. With a budget, the job corrects while it runs how much of each
+document it encodes and how many steps it trains (`budget.py`), and tells what was left undone.
 """
 
 import json
 import shutil
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
-from itertools import islice
-from math import inf
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gr2.data.collection import Collection
@@ -22,8 +20,8 @@ from gr2.experiments.plans import EPOCHS
 from gr2.model.backbone import makes_vectors
 from gr2.model.config import VectorConfig
 from gr2.model.device import device_of
-from gr2.model.document_vectors import document_vectors, encode_documents, keep_vectors, vectors_path
-from gr2.model.encoder import Vectors
+from gr2.model.document_vectors import document_vectors, keep_vectors, vectors_path
+from gr2.model.encoder import Vectors, Watch, unwatched
 from gr2.model.gr2 import GR2
 from gr2.model.text_encoder import load_encoder
 from gr2.report import label_of, write_report
@@ -45,22 +43,16 @@ from gr2.training.fit import (
     resumable,
     wants_vectors,
 )
-from gr2.workflows.budget import step_seconds
+from gr2.workflows.budget import Budget, StepPlan, encode_within, left_undone
 from gr2.workflows.learning_curve import Curve, learning_curve
 
 HYBRID = "hybrid, nothing learned"
 """Name of look-ahead without what it learned in tables."""
-MIN_STEPS, MAX_STEPS = 5, 2000
-JOB, PLAN, DETAIL = "job.json", "plan.json", "vectors.json"
-"""Files with the settings of the job, the planned steps, and how documents are encoded."""
+MAX_STEPS = 2000
+JOB, PLAN = "job.json", "plan.json"
+"""Files with the settings of the job, and with what was spent of its budget."""
 CHECKPOINTS = 5
 """Minimum number of checkpoints within a budget."""
-MEASURING = 0.25
-"""Share of a budget reserved for evaluation and the report."""
-ENCODING = 0.4
-"""Maximum share of a budget for encoding documents."""
-DETAILS = (VectorConfig(), *(VectorConfig(pieces=0, max_tokens=tokens) for tokens in (48, 32, 16)))
-"""Ways to encode documents within a budget, best first: in pieces, or only their leading tokens."""
 Say = Callable[[str], None]
 """Called with a line of progress for the user."""
 
@@ -106,26 +98,44 @@ def index(job: IndexJob, say: Say = lambda line: None) -> GR2:
     check(data, docids, job.training)
     first = docids.clashes.get("rank 1", 0) / max(1, len(docids))
     say(f"docids: {len(docids):,} by {docids.about['scheme']}, {first:.0%} got their first proposal")
-    vectors, runs = None, list[Run]()
+    runs = list[Run]()
     if job.training.look_ahead.enabled:
         model, runs, curve = _look_ahead(job, docids, say)
         return _finished(job, docids, None, model, runs, begun, say, curve)
+    return _decoder(job, docids, begun, say)
+
+
+def _decoder(job: IndexJob, docids: Docids, begun: float, say: Say) -> GR2:
+    """The model with a trained decoder, with as much of the work as fits the budget, if there is one."""
+    vectors, runs, wanted = None, list[Run](), job.training.prior.documents
+    budget = None if job.seconds is None else Budget(job.seconds, job.folder / PLAN)
     if wants_vectors(job.training, job.config.backbone):
         say("encoding: every document gets a vector, from which training starts")
-        how = job.training.prior.documents if job.seconds is None else _detail(job, len(docids))
+        how = wanted if budget is None else _read_within(job, docids, budget)
         job = job.with_training("prior.documents", how)
         vectors, run = _untrained(job, docids, how, job.config.backbone)
         runs.append(run)
-        read = f"up to {how.pieces} pieces" if how.pieces else f"the first {how.max_tokens} tokens"
-        say(f"vectors: from {read} of each document; they are added to the decoder's logits")
-    prepared, note = None, ""
-    if job.seconds is not None:
-        job, note, prepared = _planned(job, docids, vectors, begun)
+        say(f"vectors: from {_read(how)} of each document; they are added to the decoder's logits")
+    if budget is None:
+        plan, prepared = None, None
+    else:
+        job, plan, prepared = _planned(job, docids, vectors, budget)
     schedule = job.training.schedule
     steps = schedule.frozen_steps + schedule.steps + schedule.self_negative_steps
+    note = "" if budget is None else ", or as many as the budget allows"
     say(f"training: {steps:,} steps of {job.training.batches.queries} queries{note}")
-    model = _fit(job, docids, vectors, job.out, prepared)
-    return _finished(job, docids, vectors, model, runs, begun, say)
+    model = _fit(job, docids, vectors, job.out, prepared, plan)
+    if budget is None or plan is None:
+        return _finished(job, docids, vectors, model, runs, begun, say)
+    job = job.with_training("schedule.steps", plan.steps)  # so many for other variants too
+    model = _finished(job, docids, vectors, model, runs, begun, say)
+    say(left_undone(budget, plan, wanted))
+    return model
+
+
+def _read(how: VectorConfig) -> str:
+    """How much of a document is read, in words."""
+    return f"up to {how.pieces} pieces" if how.pieces else f"the first {how.max_tokens} tokens"
 
 
 def _finished(
@@ -153,16 +163,17 @@ def _look_ahead(job: IndexJob, docids: Docids, say: Say) -> tuple[GR2, list[Run]
     how, runs = job.training.look_ahead.documents, list[Run]()
     encoder = job.training.look_ahead.encoder or job.config.backbone
     if makes_vectors(encoder):
-        read = f"up to {how.pieces} pieces" if how.pieces else f"the first {how.max_tokens} tokens"
-        say(f"encoding: {read} of each document")
+        say(f"encoding: {_read(how)} of each document")
         runs.append(_untrained(job, docids, how, encoder)[1])
     say("look-ahead: words and vectors score documents; cross-validation chooses what judgements add")
     started = time.process_time()
     model = _fit(job, docids, None, job.out)
     facts, queries, spent = model.provenance["look_ahead"], _queries(job), time.process_time() - started
+    judged = any(job.collection.qrels.get(split) for split in ("train", "dev"))
+    why = "" if judged else ", because neither train nor dev has judgements"
     views, queries_of = plain_views(model, job.collection, job.config.backbone, job.folder, job.training)
     say(
-        f"learned: {facts['chosen']}; weights: {facts.get('weights', views.usual)}; "
+        f"learned: {facts['chosen']}{why}; weights: {facts.get('weights', views.usual)}; "
         f"{spent:.0f} CPU-seconds with the cross-validation"
     )
     hybrid = model.with_look_ahead(views.at(views.usual))
@@ -220,11 +231,16 @@ def _facts(job: IndexJob) -> dict[str, object]:
 
 
 def _fit(
-    job: IndexJob, docids: Docids, vectors: Vectors | None, out: Path, prepared: Prepared | None = None
+    job: IndexJob,
+    docids: Docids,
+    vectors: Vectors | None,
+    out: Path,
+    prepared: Prepared | None = None,
+    plan: StepPlan | None = None,
 ) -> GR2:
     if job.seconds is not None:
         often = min(job.training.schedule.checkpoint_minutes, job.seconds / 60 / CHECKPOINTS)
-        job = job.with_training("schedule.checkpoint_minutes", often)
+        job = job.with_training("schedule.checkpoint_minutes", often).with_training("schedule.log_every", 1)
     return fit(
         job.collection,
         docids,
@@ -233,41 +249,34 @@ def _fit(
         job.training,
         vectors=vectors,
         prepared=prepared,
+        plan=plan,
         resume=job.resume,
         progress=job.progress,
     )
 
 
-def _untrained(job: IndexJob, docids: Docids, how: VectorConfig, name: str) -> tuple[Vectors, Run]:
+def _untrained(
+    job: IndexJob, docids: Docids, how: VectorConfig, name: str, watch: Watch = unwatched
+) -> tuple[Vectors, Run]:
     """The documents' vectors, and the run of the untrained encoder with them; both are saved."""
     path = vectors_path(job.collection, name, job.folder, how)
     kept = path.with_suffix(".trec")
     if not (path.exists() and kept.exists()):
         encoder = load_encoder(name, device=job.training.device)
-        dense = Dense.index(job.collection.documents, encoder, how, progress=job.progress)
+        dense = Dense.index(job.collection.documents, encoder, how, progress=job.progress, watch=watch)
         dense.search(_queries(job), DEPTH).write(kept)
         keep_vectors(dense.vectors, docids.docnos, path)
     vectors = document_vectors(job.collection, docids.docnos, name, job.folder, how)
     return vectors, Run(Run.read(kept).rankings, DENSE)
 
 
-def _detail(job: IndexJob, count: int, sample: int = 128) -> VectorConfig:
-    """The first of `DETAILS` that fits the budget, timed on a sample of documents, else the last; saved."""
-    path = job.folder / DETAIL
-    if not path.exists():
-        encoder = load_encoder(job.config.backbone, device=job.training.device)
-        worded = (document for document in job.collection.documents if document.contents.split())
-        some = list(islice(worded, 0, None, max(1, count // sample)))
-        chosen = DETAILS[-1]
-        encode_documents(some, encoder, chosen)  # warm-up
-        for each in reversed(DETAILS[:-1]):
-            started = time.monotonic()
-            encode_documents(some, encoder, each)
-            if (time.monotonic() - started) / len(some) * count > ENCODING * (job.seconds or inf):
-                break
-            chosen = each
-        write_json(path, asdict(chosen))
-    return VectorConfig(**json.loads(path.read_text(encoding="utf-8")))
+def _read_within(job: IndexJob, docids: Docids, budget: Budget) -> VectorConfig:
+    """Encode documents as far as the budget allows; their vectors are saved."""
+
+    def encode(how: VectorConfig, watch: Watch) -> None:
+        _untrained(job, docids, how, job.config.backbone, watch)
+
+    return encode_within(budget, job.training.prior.documents, encode).how
 
 
 def _queries(job: IndexJob) -> dict[str, str]:
@@ -323,24 +332,18 @@ def _report(job: IndexJob, model: GR2, runs: Sequence[Run], say: Say, curve: Cur
 
 
 def _planned(
-    job: IndexJob, docids: Docids, vectors: Vectors | None, begun: float
-) -> tuple[IndexJob, str, Prepared | None]:
-    """The job with as many steps as fit the budget, a note for the user, and the prepared training, if any.
-
-    An interrupted run keeps its plan.
-    """
-    path, budget = job.folder / PLAN, job.seconds or inf
-    if job.resume and path.is_file():
-        steps = int(json.loads(path.read_text(encoding="utf-8"))["steps"])
-        return job.with_training("schedule.steps", steps), ", as planned before", None
-    started = time.monotonic()
+    job: IndexJob, docids: Docids, vectors: Vectors | None, budget: Budget
+) -> tuple[IndexJob, StepPlan, Prepared]:
+    """The job with all steps that are useful, the plan of how many fit, and the prepared training."""
+    begun = budget.clock()
     prepared = prepare(job.collection, docids, job.config.backbone, job.training, vectors=vectors)
-    again = (time.monotonic() - started) * len(job.compare_with)  # each variant is prepared again
-    left = budget * (1 - MEASURING) - (time.monotonic() - begun) - again
-    pace = step_seconds(prepared, job.training) * (1 + len(job.compare_with)) if left > 0 else inf
     queries, batch = len(job.collection.qrels.get("train", ())), job.training.batches.queries
     useful = min(MAX_STEPS, EPOCHS * -(-queries // batch)) if queries else MAX_STEPS
-    steps = max(MIN_STEPS, min(useful, int(left / pace)))
-    write_json(path, {"steps": steps, "seconds": job.seconds})
-    note = f", {pace * steps:.0f} s" if steps * pace <= left else ", the minimum: the budget is too small"
-    return job.with_training("schedule.steps", steps), note, prepared
+    plan = StepPlan(
+        budget,
+        useful,
+        later=job.training.schedule.self_negative_steps,
+        others=len(job.compare_with),
+        preparing=budget.clock() - begun,  # each variant is prepared again
+    )
+    return job.with_training("schedule.steps", useful), plan, prepared

@@ -9,7 +9,7 @@ Each file may be gzipped. Documents are streamed: one pass checks them and keeps
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,7 +17,7 @@ import orjson
 
 from gr2.data.collection import Collection, Qrels, Scan
 from gr2.data.formats.lines import FormatError, Report, find, kind, numbered_lines, refuse, small
-from gr2.data.formats.records import TABLES, USUAL_NAMES, DocumentFile, read_queries
+from gr2.data.formats.records import IMPORT, TABLES, USUAL_NAMES, DocumentFile, read_queries
 from gr2.data.formats.trec import numbered_qrels, read_topics
 from gr2.store import atomic_folder
 
@@ -61,17 +61,33 @@ def read_files(
     unknown = sorted((columns or {}).keys() - USUAL_NAMES.keys())
     if unknown:
         raise ValueError(f"no field is called {unknown[0]!r}; the fields are {', '.join(USUAL_NAMES)}")
-    documents = DocumentFile(corpus, columns or {})
-    scanned = _scan(documents, report, progress)
-    texts = {} if queries is None else read_query_file(queries, columns, report)
+    documents, of_documents, of_queries = DocumentFile(corpus, columns or {}), _Noted(report), _Noted(report)
+    scanned = _scan(documents, of_documents, progress)
+    texts = {} if queries is None else read_query_file(queries, columns, of_queries)
+    # If nothing could be read, that is the problem, and not each line that refers to it.
+    docnos = None if of_documents.problem and not scanned.docnos else scanned.docnos
+    qids = None if of_queries.problem and not texts else texts.keys()
     return Collection(
         name=name,
         documents=documents,
         queries=texts,
-        qrels={split: _judged(path, texts, scanned, report, qrels_columns) for split, path in qrels.items()},
-        folds=() if folds is None else _read_folds(folds, texts, report),
+        qrels={split: _judged(path, qids, docnos, report, qrels_columns) for split, path in qrels.items()},
+        folds=() if folds is None else _read_folds(folds, qids, report),
         scanned=scanned,
     )
+
+
+class _Noted:
+    """A report that passes problems on and remembers that there was one."""
+
+    def __init__(self, report: Report) -> None:
+        """Pass them on to this one."""
+        self.report, self.problem = report, False
+
+    def __call__(self, path: Path, line: int, message: str) -> None:
+        """Pass a problem on."""
+        self.problem = True
+        self.report(path, line, message)
 
 
 def read_query_file(path: Path, columns: Columns | None = None, report: Report = refuse) -> dict[str, str]:
@@ -138,7 +154,7 @@ def _write_qrels(folder: Path, split: str, qrels: Qrels) -> None:
     (folder / f"{split}.tsv").write_text(lines, encoding="utf-8")
 
 
-def _scan(documents: DocumentFile, report: Report, progress: bool) -> Scan:
+def _scan(documents: DocumentFile, report: _Noted, progress: bool) -> Scan:
     from tqdm import tqdm
 
     scan = Scan()
@@ -152,19 +168,23 @@ def _scan(documents: DocumentFile, report: Report, progress: bool) -> Scan:
     for line, document in tqdm(documents.numbered(report), **bar):
         if not scan.add(document):
             report(documents.path, line, f"docno {document.docno!r} was already used by an earlier line")
-    if not scan.docnos:
+    if not scan.docnos and not report.problem:
         report(documents.path, 0, "expected at least one document")
     return scan
 
 
 def _judged(
-    path: Path, queries: Mapping[str, str], scan: Scan, report: Report, columns: Columns | None
+    path: Path,
+    qids: Container[str] | None,
+    docnos: Container[str] | None,
+    report: Report,
+    columns: Columns | None,
 ) -> dict[str, dict[str, int]]:
     qrels: dict[str, dict[str, int]] = {}
-    for line, qid, docno, grade in numbered_qrels(path, report, columns):
-        if qid not in queries:
+    for line, qid, docno, grade in numbered_qrels(path, report, columns, option=f"{IMPORT} --qrels-columns"):
+        if qids is not None and qid not in qids:
             report(path, line, f"judges the query {qid!r}, which is not among the queries")
-        elif docno not in scan.docnos:
+        elif docnos is not None and docno not in docnos:
             report(path, line, f"judges the document {docno!r}, which is not in the corpus")
         else:
             qrels.setdefault(qid, {})[docno] = grade
@@ -193,7 +213,7 @@ def _fold_file(folder: Path) -> Path | None:
     return files[0] if files else None
 
 
-def _read_folds(path: Path, queries: Mapping[str, str], report: Report) -> tuple[tuple[str, ...], ...]:
+def _read_folds(path: Path, qids: Container[str] | None, report: Report) -> tuple[tuple[str, ...], ...]:
     form = '{"0": [qid, ...], "1": [...], ...}'
     try:
         whole = bytearray()
@@ -207,13 +227,13 @@ def _read_folds(path: Path, queries: Mapping[str, str], report: Report) -> tuple
         report(path, 0, f"expected {form}")
         return ()
     seen: set[str] = set()
-    for qids in content.values():
-        for qid in qids:
-            if qid in seen or qid not in queries:
+    for fold in content.values():
+        for qid in fold:
+            if qid in seen or (qids is not None and qid not in qids):
                 why = "is in two folds" if qid in seen else "is not among the queries"
                 report(path, 0, f"query {qid!r} {why}")
             seen.add(qid)
-    return tuple(tuple(qids) for qids in content.values())
+    return tuple(tuple(fold) for fold in content.values())
 
 
 def _is_fold(number: int, pair: tuple[str, object]) -> bool:

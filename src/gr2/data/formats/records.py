@@ -4,7 +4,7 @@ A file has one document or query per line (in CSV: per row). `columns` maps our 
 column names; without it the usual names are tried (BEIR's `_id`, our `docno`, ...).
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ import orjson
 
 from gr2.data.collection import Document
 from gr2.data.formats.lines import FormatError, Report, is_key, kind, numbered_lines, refuse, text_lines
-from gr2.data.formats.tables import rows, table
+from gr2.data.formats.tables import missing_column, rows, table
 
 USUAL_NAMES: Mapping[str, tuple[str, ...]] = {
     "docno": ("_id", "docno", "doc_id", "docid", "id"),
@@ -30,6 +30,8 @@ QRELS_NAMES: Mapping[str, tuple[str, ...]] = {
 }
 RUN_NAMES = {"qid": QRELS_NAMES["qid"], "docno": QRELS_NAMES["docno"], "score": ("score",)}
 TABLES = (".tsv", ".csv")
+IMPORT = "gr2 collection import"
+"""The command that takes other column names."""
 
 
 @dataclass(frozen=True)
@@ -43,10 +45,21 @@ class DocumentFile:
         """Yield the documents; the first problem raises."""
         return (document for _, document in self.numbered())
 
+    def unread(self) -> list[str]:
+        """The columns of a table that are no part of a document, such as a price."""
+        if kind(self.path) not in TABLES:
+            return []
+        header = next((cells for _, cells in rows(self.path)), [])
+        fields = ("docno", "title", "text", "url")
+        read = {next((n for n in _names(field, self.columns) if n in header), "") for field in fields}
+        return [name for name in header if name not in read]
+
     def numbered(self, report: Report = refuse) -> Iterator[tuple[int, Document]]:
         """Yield line number and document; a line with a problem is reported and skipped."""
         docno, title, text, url = (_names(name, self.columns) for name in ("docno", "title", "text", "url"))
-        for line, record in records(self.path, report, {"docno": docno, "text": text}):
+        needs = {"docno": docno, "text": text}
+        needs |= {name: (self.columns[name],) for name in ("title", "url") if name in self.columns}
+        for line, record in records(self.path, report, needs):
             try:
                 document = Document(
                     _key(record, docno),
@@ -117,14 +130,17 @@ def read_grouped(path: Path) -> dict[str, list[str]]:
 
 
 def named_cells(
-    path: Path, names: Mapping[str, tuple[str, ...]], report: Report = refuse
+    path: Path, names: Mapping[str, tuple[str, ...]], report: Report = refuse, *, option: str = ""
 ) -> Iterator[tuple[int, list[str]]]:
-    """Yield line and cells of a .tsv or .csv file, in the order of `names`: field → what it may be called."""
+    """Yield line and cells of a .tsv or .csv file, in the order of `names`: field → what it may be called.
+
+    `option` takes other names, for the message about a missing column.
+    """
     if kind(path) not in TABLES:
         raise FormatError(
             path, 0, "expected a table with a header, in a file that ends in .tsv or .csv (.gz)"
         )
-    for line, record in table(path, report, needs=names):
+    for line, record in table(path, report, needs=names, option=option):
         found = [next(name for name in each if name in record) for each in names.values()]
         yield line, [record[name].strip() for name in found]
 
@@ -134,18 +150,22 @@ def records(
 ) -> Iterator[tuple[int, Mapping[str, Any]]]:
     """Yield line number and record of a .jsonl, .tsv or .csv file (each may be gzipped).
 
-    `names`, field → what it may be called, are what a table's header must have: a missing column is one
-    problem, not one in every row.
+    `names`, field → what it may be called, are what a table's header or the first record must have: a column
+    that is missing everywhere is one problem, not one in every row.
     """
+    needs, option = names or {}, f"{IMPORT} --columns"
     if kind(path) in TABLES:
-        return table(path, report, needs=names or {})
+        return table(path, report, needs=needs, option=option)
     if kind(path) != ".jsonl":
         message = "expected a file name that ends in .jsonl, .tsv or .csv (or these with .gz)"
         raise FormatError(path, 0, message)
-    return _json_records(path, report)
+    return _json_records(path, report, needs, option)
 
 
-def _json_records(path: Path, report: Report) -> Iterator[tuple[int, Mapping[str, Any]]]:
+def _json_records(
+    path: Path, report: Report, needs: Mapping[str, Sequence[str]], option: str
+) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    first = True
     for line, raw in numbered_lines(path, report):
         try:
             record = orjson.loads(raw)
@@ -153,6 +173,10 @@ def _json_records(path: Path, report: Report) -> Iterator[tuple[int, Mapping[str
             report(path, line, f"expected a JSON object: {error}")
         else:
             if isinstance(record, dict):
+                if first and (problem := missing_column(list(record), needs, option, "field")):
+                    report(path, line, problem)
+                    return
+                first = False
                 yield line, record
             else:
                 report(path, line, f"expected a JSON object, not {type(record).__name__}")

@@ -26,12 +26,16 @@ def rows(path: Path, report: Report = refuse) -> Rows:
 
 
 def table(
-    path: Path, report: Report = refuse, *, needs: Mapping[str, Sequence[str]] | Sequence[str] = ()
+    path: Path,
+    report: Report = refuse,
+    *,
+    needs: Mapping[str, Sequence[str]] | Sequence[str] = (),
+    option: str = "",
 ) -> Iterator[tuple[int, dict[str, str]]]:
     """Yield the line number and the cells of each row by the names in the header, the first row.
 
     A header without what is needed is reported, and then nothing can be read: columns, or fields with the
-    names that the column of each may have.
+    names that the column of each may have. `option` takes other names, for the message.
     """
     usual = needs if isinstance(needs, Mapping) else {name: (name,) for name in needs}
     header: list[str] = []
@@ -41,8 +45,8 @@ def table(
             if len(set(header)) < len(header):
                 report(path, line, f"expected a header of distinct column names, found {header}")
                 return
-            if missing := [field for field, names in usual.items() if not set(names) & set(header)]:
-                report(path, line, f"expected {_column(missing[0], usual)}; found {', '.join(header)[:80]}")
+            if problem := missing_column(header, usual, option):
+                report(path, line, problem)
                 return
         elif len(cells) != len(header):
             report(path, line, f"expected {len(header)} columns as in the header, found {len(cells)}")
@@ -50,10 +54,17 @@ def table(
             yield line, dict(zip(header, cells, strict=True))
 
 
-def _column(field: str, usual: Mapping[str, Sequence[str]]) -> str:
-    """A missing column in words."""
-    names = " or ".join(usual[field])
-    return f"a column {field}" if names == field else f"a column for {field} ({names})"
+def missing_column(
+    found: Sequence[str], needs: Mapping[str, Sequence[str]], option: str = "", kind: str = "column"
+) -> str:
+    """The first field that has no column under any of its names, in words; empty if there is none."""
+    for field, names in needs.items():
+        if not set(names) & set(found):
+            usual = " or ".join(names)
+            wanted = f"a {kind} {field}" if usual == field else f"a {kind} for {field} ({usual})"
+            hint = f"; say which one it is with {option} {field} NAME" if option else ""
+            return f"expected {wanted}; found {', '.join(found)[:80]}{hint}"
+    return ""
 
 
 def _csv_rows(path: Path, report: Report) -> Rows:

@@ -41,12 +41,16 @@ def read_topics(path: Path, part: str = "title", report: Report = refuse) -> dic
 def _two_columns(
     path: Path, lines: Iterable[tuple[int, str]], report: Report
 ) -> Iterator[tuple[int, str, str]]:
-    for line, text in lines:
+    for place, (line, text) in enumerate(lines):
         qid, _, query = text.strip().replace("\t", " ", 1).partition(" ")
+        untabbed = "\t" not in text and not any(sign.isdigit() for sign in qid)
+        message = f"expected a qid before the text: {qid!r} has no digit, so it must have a tab after it"
+        if untabbed and place == 0:  # one message for a list without any qid
+            report(path, line, f"{message}; to number a list of queries: cat -n {path.name} > topics.txt")
+            return
         if not is_key(qid) or not query.strip():
             report(path, line, "expected two columns: topic number and text")
-        elif "\t" not in text and not any(sign.isdigit() for sign in qid):
-            message = f"expected a qid before the text: {qid!r} has no digit, so it must have a tab after it"
+        elif untabbed:
             report(path, line, message)
         else:
             yield line, qid, query.strip()
@@ -99,15 +103,15 @@ def read_qrels(path: Path, report: Report = refuse) -> dict[str, dict[str, int]]
 
 
 def numbered_qrels(
-    path: Path, report: Report = refuse, columns: Mapping[str, str] | None = None
+    path: Path, report: Report = refuse, columns: Mapping[str, str] | None = None, *, option: str = ""
 ) -> Iterator[tuple[int, str, str, int]]:
     """Yield line, qid, docno and grade; a pair that is judged twice must have the same grade.
 
-    `columns` maps our fields (qid, docno, grade) to a table's own column names.
+    `columns` maps our fields (qid, docno, grade) to a table's own column names; `option` is what takes them.
     """
     seen: dict[tuple[str, str], int] = {}
     named = kind(path) == CSV or bool(columns)
-    cells = _named_judgements(path, report, columns or {}) if named else _judgements(path, report)
+    cells = _named_judgements(path, report, columns or {}, option) if named else _judgements(path, report)
     for line, qid, docno, grade in cells:
         if not GRADE.fullmatch(grade):
             report(path, line, f"expected an integer grade, found {grade[:40]!r}")
@@ -121,14 +125,14 @@ def numbered_qrels(
 
 
 def _named_judgements(
-    path: Path, report: Report, columns: Mapping[str, str]
+    path: Path, report: Report, columns: Mapping[str, str], option: str
 ) -> Iterator[tuple[int, str, str, str]]:
     if unknown := sorted(columns.keys() - QRELS_NAMES.keys()):
         raise ValueError(
             f"no field of qrels is called {unknown[0]!r}; the fields are {', '.join(QRELS_NAMES)}"
         )
     names = {name: (columns[name],) if name in columns else usual for name, usual in QRELS_NAMES.items()}
-    for line, (qid, docno, grade) in named_cells(path, names, report):
+    for line, (qid, docno, grade) in named_cells(path, names, report, option=option):
         yield line, qid, docno, grade
 
 
