@@ -27,6 +27,7 @@ from gr2.training.config import with_settings
 from gr2.training.judged import TrainingSet
 from gr2.training.learner import Learner
 from gr2.training.regression import RegressionConfig
+from gr2.workflows.learn import views_of
 
 SCHEME = SchemeConfig(scheme=CODES_WORDS, code_length=3, codebook_size=8, kept_words=4)
 DATA = tiny.collection(40)
@@ -175,6 +176,17 @@ def test_wrong_settings_are_refused(built, bert, tmp_path):
     with pytest.raises(ValueError, match="expected look-ahead of codes and words"):
         words = BM25.index(DATA.documents)
         with_documents(full, model.docids, [], np.zeros((0, 32), np.float32), words, fingerprint="")
+
+
+def test_it_is_learned_from_again_as_from_the_start(built):
+    """What `gr2 learn` begins with: the quantiser's codes and the kept words, without what was learned."""
+    model = GR2.from_pretrained(built[0])
+    views, (texts, queries) = views_of(model, built[0]), queries_of(model)
+    again = views.at(replace(views.usual, words=model.look_ahead.config.words))
+    expected = model.look_ahead.without_learned()
+    np.testing.assert_array_equal(again.scores(texts, queries), expected.scores(texts, queries))
+    titled = views.index(4)
+    assert isinstance(titled, WordWeights) and titled.config.title_weight == 4
 
 
 def test_codes_are_saved_once(built, model, tmp_path):
