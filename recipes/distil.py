@@ -27,7 +27,7 @@ from gr2.experiments.plans import source_documents
 from gr2.experiments.tables import differences_from, gather
 from gr2.model.config import LookAheadConfig, VectorConfig
 from gr2.model.document_vectors import vectors_by_kind
-from gr2.model.look_ahead import LookAhead
+from gr2.model.look_ahead import CODEBOOKS, LookAhead
 from gr2.schemes.clusters import residual_codes
 from gr2.store import write_json
 from gr2.training.distil import coded, distil
@@ -37,7 +37,7 @@ from gr2.training.plain_views import PlainViews, Weights
 
 MEASURE, TEACHER = "nDCG@20", "look-ahead"
 WORDS = 48
-"""Words of each document, in 3 bytes each: with 32 codes less than an eighth of a vector of 384 floats."""
+"""Words of each document, in some 2 bytes each: with 32 codes less than a tenth of a vector of 384 floats."""
 
 
 def students(
@@ -94,7 +94,7 @@ def measured(options: argparse.Namespace, path: str) -> dict[str, Any]:
         for one in evaluations
     }
     cells = [
-        [name, f"{one[MEASURE]:.4f}", f"{one['share']:.1%}", _bytes(name, one, len(documents))]
+        [name, f"{one[MEASURE]:.4f}", f"{one['share']:.1%}", _bytes(one, len(documents))]
         for name, one in figures.items()
     ]
     print(f"### {headline(collection)}\n")
@@ -102,13 +102,11 @@ def measured(options: argparse.Namespace, path: str) -> dict[str, Any]:
     return {"fingerprint": collection.fingerprint, "documents": len(documents), "systems": figures}
 
 
-def _bytes(name: str, figures: dict[str, Any], documents: int) -> str:
-    if "codes" in name:
-        count = int(name.split()[0])
-        shared = figures["bytes"]["vectors"] - count * documents
-        each = count + figures["bytes"].get("words", 0) / documents
-        return f"{each:.0f} per document, and {shared / 1e6:.1f} MB of code vectors"
-    return f"{sum(figures['bytes'].values()) / documents:,.0f} per document"
+def _bytes(figures: dict[str, Any], documents: int) -> str:
+    sizes = dict(figures["bytes"])
+    books = sizes.pop(CODEBOOKS, 0)
+    shared = f", and {books / 1e6:.1f} MB of code vectors" if books else ""
+    return f"{sum(sizes.values()) / documents:,.0f} per document{shared}"
 
 
 def main() -> None:

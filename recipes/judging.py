@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from gr2.bm25 import BM25
 from gr2.data.collection import Collection, Qrels
 from gr2.data.formats import open_collection
 from gr2.data.formats.trec import read_pairs
@@ -149,7 +150,9 @@ def draws(collection: Collection, path: str, views: PlainViews, encoder: QueryEn
         chosen = [pool[i] for i in some[: len(pool) // 2 if len(pool) >= HALVED else None]]
         queries = training_set(part, log, chosen, encoder)
         ranked = [rankings(system, queries) for system in systems]
-        words = views.index(views.usual.titles).search(dict(zip(chosen, queries.texts, strict=True)), DEPTH)
+        index = views.index(views.usual.titles)
+        assert isinstance(index, BM25)  # of all words
+        words = index.search(dict(zip(chosen, queries.texts, strict=True)), DEPTH)
         order = next_queries(
             [
                 {qid: words.docnos(qid) for qid in chosen},

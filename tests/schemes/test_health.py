@@ -332,6 +332,8 @@ def test_side_by_side():
         ["numbered", "1", "1"],
         ["mean length", "3.50", "2.25"],
         ["tokens to uniqueness", "3.17", "2.50"],
+        ["bytes", "3.5", "2.2"],
+        ["bytes of words", "–", "–"],
         ["MRR@100", "0.6667", "–"],
         ["Hits@1", "0.5000", "–"],
         ["searched for", "6", "–"],

@@ -27,7 +27,7 @@ from gr2.schemes.registry import SCHEMES, SchemeContext, build
 from gr2.training.config import OptimiserConfig
 from gr2.training.fit import fit
 
-CODED = ("number", "kmeans", "pq", "rq")
+CODED = ("number", "kmeans", "pq", "rq", "codes-words")
 WRITTEN = ("query", "fusion")
 FAST = GeneratorConfig(
     fusion=FusionConfig(width=8, slots=2),
@@ -131,7 +131,7 @@ def test_the_same_seed_gives_the_same_bytes_in_any_order(t5, tmp_path, scheme):
         made(scheme, rows, t5, tmp_path / f"{name}.making", seed=5).save(tmp_path / name)
     one, two = ({p.name: p.read_bytes() for p in (tmp_path / name).iterdir()} for name in ("one", "two"))
     assert one == two and "docids.jsonl" in one
-    assert ("codes.safetensors" in one) == (scheme in ("pq", "rq"))
+    assert ("codes.safetensors" in one) == (scheme in ("pq", "rq", "codes-words"))
     assert_sound(Docids.load(tmp_path / "one"), documents, t5)
 
 
@@ -145,7 +145,7 @@ def test_another_seed_gives_other_docids(t5, tmp_path, scheme):
     assert one.texts != two.texts
 
 
-@pytest.mark.parametrize("scheme", ["kmeans", "pq", "rq", "query", "fusion"])
+@pytest.mark.parametrize("scheme", ["kmeans", "pq", "rq", "codes-words", "query", "fusion"])
 def test_a_collection_without_any_word_is_refused_where_words_are_needed(t5, tmp_path, scheme):
     with pytest.raises(ValueError, match="a word in it|nothing to learn docids from"):
         made(scheme, [Document("a"), Document("b")], t5, tmp_path)

@@ -13,6 +13,7 @@ from gr2.model.config import LookAheadConfig, VectorConfig
 from gr2.model.document_vectors import encode_documents
 from gr2.model.text_encoder import load_encoder
 from gr2.model.vector_storage import FullVectors, Int8Vectors, ProductVectors
+from gr2.model.word_weights import WordWeights
 from gr2.systems.config import LookAheadOptions
 from gr2.systems.dense import Dense
 from gr2.systems.look_ahead import LookAheadSystem
@@ -69,6 +70,21 @@ def test_vectors_are_stored_as_asked_once_all_is_learned(storage, kind, bert, mo
     with pytest.raises(ValueError, match="found 20: choose the storage int8"):
         monkeypatch.setattr("gr2.systems.look_ahead.load_encoder", None)  # before anything is loaded
         LookAheadSystem.build(tiny.collection(20), replace(options, storage="pq"))
+
+
+def test_codes_and_few_words_take_the_place_of_vectors(bert):
+    data = tiny.collection(60)
+    few = LookAheadConfig(kept_words=2)
+    options = LookAheadOptions(backbone=str(bert), look_ahead=few, codes=3)
+    found = LookAheadSystem.build(data, options)
+    assert found.look_ahead.bytes_per_document["codes"] == 3 and found.look_ahead.config.kept_words == 2
+    assert isinstance(found.look_ahead.bm25, WordWeights)
+    learned = [row.candidate.regression.shared for row in found.selection.rows if row.candidate.regression]
+    assert set(learned) == {"codes"}
+    with pytest.raises(ValueError, match="leave storage out"):
+        replace(options, storage="int8")
+    with pytest.raises(ValueError, match="codes are at least 0"):
+        replace(options, codes=-1)
 
 
 def test_commands_take_a_static_encoder(gr2, tmp_path):

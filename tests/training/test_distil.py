@@ -36,7 +36,8 @@ def test_a_score_is_the_sum_of_the_codes_logits(parts):
     ]
     np.testing.assert_allclose(student.scores(texts, queries), expected, rtol=1e-4, atol=1e-4)
     assert set(student.views(texts, queries)) == {"vectors"}, "no words, offsets or memory"
-    assert student.nbytes == {"vectors": 40 * 3 + vectors.nbytes}
+    assert student.nbytes == {"codes": 40 * 3, "codebooks": vectors.nbytes}
+    assert student.bytes_per_document == {"codes": 3}
 
 
 def test_the_student_learns_the_teachers_order(parts):

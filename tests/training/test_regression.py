@@ -15,7 +15,7 @@ from gr2.evaluate.measures import Convention, evaluate
 from gr2.model.config import LookAheadConfig
 from gr2.model.look_ahead import LookAhead
 from gr2.training import losses, regression
-from gr2.training.candidates import Candidate, candidates
+from gr2.training.candidates import GATES, Candidate, candidates
 from gr2.training.features import prefix_features, term_features
 from gr2.training.judged import TrainingSet, Unencoded
 from gr2.training.learner import Learner, ndcg
@@ -170,6 +170,10 @@ def test_nothing_is_the_first_candidate_and_each_is_different():
     assert {one.regression.variant for one in found if one.regression} == {"CE"}
     assert {one.split for one in found[1:]} == {"train", "dev"}
     assert not any(one.regression and one.regression.shared for one in candidates(words=False))
+    coded = candidates(codes=True)
+    ways = {(one.regression.shared, one.regression.own) for one in coded if one.regression}
+    assert ways == {("codes", False)} and not any(one.memory for one in coded)
+    assert len(coded) == 1 + 2 * len(GATES), "nothing, and each kind of negatives with each gate"
 
 
 @pytest.mark.parametrize("own", [True, False])

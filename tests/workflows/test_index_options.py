@@ -8,11 +8,13 @@ import numpy as np
 import pytest
 from helpers import tiny
 
+from gr2.data.formats import open_collection, write_folder
 from gr2.data.runs import Run
 from gr2.model.gr2 import GR2
 from gr2.model.static_encoder import StaticEncoder
-from gr2.model.vector_storage import Int8Vectors
+from gr2.model.vector_storage import CodeVectors, Int8Vectors
 from gr2.report.evidence import DEPTH
+from gr2.schemes.config import SchemeConfig
 from gr2.systems.config import GenerativeConfig
 from gr2.systems.dense import Dense
 from gr2.systems.generative import train
@@ -77,6 +79,32 @@ def test_storage_reaches_the_folder(bert, tmp_path):
     assert found.config == full.config, "learning is the same for every storage"
     queries = np.eye(32, dtype=np.float32)
     np.testing.assert_allclose(found.vectors.dot(queries), full.vectors.dot(queries), atol=0.01)
+
+
+def test_codes_and_words_are_all_that_is_kept_and_their_bytes_are_told(bert, gr2, tmp_path):
+    job, said = job_of(bert, tmp_path / "m"), list[str]()
+    scheme = SchemeConfig(scheme="codes-words", code_length=2, codebook_size=8, kept_words=3)
+    index(replace(job, config=replace(job.config, docids=scheme)), said.append)
+    model = GR2.from_pretrained(tmp_path / "m")
+    found = model.look_ahead
+    assert isinstance(found.vectors, CodeVectors) and found.prior is None
+    assert found.config.kept_words == 3
+    words = f"words {found.bm25.nbytes / 30:,.0f}"
+    (line,) = [line for line in said if line.startswith("bytes per document: codes 2, ")]
+    assert words in line and "codebooks 0.0 MB" in line
+    cells = [["codes", "0.00", "2"], ["codebooks", f"{found.nbytes['codebooks'] / 1e6:.2f}", ""]]
+    report = (tmp_path / "m" / "report.md").read_text(encoding="utf-8")
+    rows = [[cell.strip() for cell in row.strip("|").split("|")] for row in report.splitlines()]
+    assert all(row in rows for row in cells)
+    write_folder(job.collection, tmp_path / "shop")
+    data = open_collection(str(tmp_path / "shop"))
+    replace(model.docids, about={**model.docids.about, "fingerprint": data.fingerprint}).save(tmp_path / "d")
+    printed = gr2("docids", "report", tmp_path / "d", tmp_path / "shop")
+    (docid,) = [line.split()[1] for line in printed.splitlines() if line.startswith("bytes  ")]
+    numbered = sum(len(row) - 2 for row in model.docids.tokens)
+    assert float(docid) == pytest.approx(2 + numbered / 30, abs=0.06)
+    (kept,) = [line.split()[3] for line in printed.splitlines() if line.startswith("bytes of words  ")]
+    assert float(kept) == pytest.approx(found.bm25.nbytes / 30, abs=0.06)
 
 
 @pytest.mark.parametrize(

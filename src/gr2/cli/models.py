@@ -130,9 +130,9 @@ def register(chosen: str = PRESET, *, brief: bool = False) -> None:
             progress=progress(),
         )
         if model.look_ahead is not None:
-            sizes = ", ".join(f"{view} {size:,} bytes" for view, size in model.look_ahead.nbytes.items())
             learned = model.provenance["look_ahead"]["chosen"]
-            say(f"look-ahead: {len(model.docids):,} docids, learned: {learned}, written to {out}\n{sizes}")
+            say(f"look-ahead: {len(model.docids):,} docids, learned: {learned}, written to {out}")
+            say(model.look_ahead.sizes)
             return
         steps = config.schedule.steps + config.schedule.frozen_steps + config.schedule.self_negative_steps
         say(f"variant {config.variant}: {len(model.docids):,} docids, {steps:,} steps, written to {out}")

@@ -11,6 +11,10 @@ from collections.abc import Sequence
 from gr2.docids.docids import Tokenise
 
 DIGITS = 10
+CODES_WORDS = "codes-words"
+"""The scheme whose documents are codes and their best words (`gr2.model.codes_words`)."""
+KEPT_WORDS = "kept words"
+"""Where the docids of this scheme say how many words of a document are kept."""
 CODES = re.compile(r"[0-9]+(-[0-9]+)*( [0-9]+)?")
 
 

@@ -87,6 +87,8 @@ class LookAheadConfig:
     words: float = 1.0
     """w, the weight of BM25; 0 leaves words out."""
     bm25: BM25Config = BM25Config()
+    kept_words: int = 0
+    """Best words of each document that are kept, with 4-bit weights; 0 keeps all."""
     gate: tuple[float, float] | None = None
     """Trust in what was learned, by the query's highest cosine to a training query: none at the first number,
     full at the second; None trusts it for every query."""
@@ -103,8 +105,10 @@ class LookAheadConfig:
 
     def __post_init__(self) -> None:
         """Check the ranges."""
-        if min(self.scale, self.words, self.memory, self.residual) < 0:
-            raise ValueError(f"expected scale, words, memory and residual of at least 0, not {self}")
+        if min(self.scale, self.words, self.memory, self.residual, self.kept_words) < 0:
+            raise ValueError(
+                f"expected scale, words, kept_words, memory and residual of at least 0, not {self}"
+            )
         if self.neighbours < 1 or self.temperature <= 0:
             raise ValueError(f"expected neighbours of at least 1 and a temperature above 0, not {self}")
         if len(self.prior) not in (0, len(FEATURES)):

@@ -25,15 +25,18 @@ from gr2.model.document_features import document_features
 from gr2.model.document_vectors import Pieces
 from gr2.model.query_encoder import WordMap
 from gr2.model.static_encoder import StaticEncoder
-from gr2.model.vector_storage import FullVectors, Stored, stored_as
+from gr2.model.vector_storage import CodeVectors, FullVectors, Stored, stored_as
 from gr2.model.word_weights import WordWeights
 
 Floats = NDArray[np.float32]
 Ranking = tuple[tuple[int, ...], tuple[float, ...], tuple[dict[str, float], ...]]
 """Places of documents, their log-probabilities, and the contributions of views to each."""
+Words = BM25 | WordWeights
 Judgement = int | float
 """A grade, which is an integer, or a teacher's weight, which is a float in (0, 1]."""
 DECIMALS = 4  # of φ; further digits depend on how a matrix product is split into blocks
+CODEBOOKS, ENCODER = "codebooks", "static encoder"
+"""Names of sizes that do not grow with the collection: the vectors of codes are one of them."""
 FLOOR = 1e-3
 """What a document without any memory counts as, in the logarithm."""
 
@@ -97,7 +100,7 @@ class LookAhead:
     """[N, W] unit vectors of the documents."""
     pieces: Pieces | None = None
     """The vectors of their pieces, of which the best counts too."""
-    bm25: BM25 | WordWeights | None = None
+    bm25: Words | None = None
     """Over the same documents in the same order; `WordWeights` has their best words alone."""
     offsets: Stored | None = None
     """[N, W] δ, learned."""
@@ -119,7 +122,7 @@ class LookAhead:
         config: LookAheadConfig | None = None,
         *,
         pieces: Pieces | None = None,
-        bm25: BM25 | None = None,
+        bm25: Words | None = None,
         word_map: WordMap | None = None,
     ) -> "LookAhead":
         """φ with nothing learned, for documents, their vectors and their BM25 index in the same order.
@@ -128,7 +131,7 @@ class LookAhead:
         """
         config = config or LookAheadConfig()
         if bm25 is None and config.words:
-            bm25 = BM25.index(documents, config.bm25)
+            bm25 = words_of(documents, config)
         prior = document_features(documents) @ np.array(config.prior, np.float32) if config.prior else None
         docnos = tuple(document.docno for document in documents)
         stored = FullVectors(vectors) if isinstance(vectors, np.ndarray) else vectors
@@ -234,17 +237,18 @@ class LookAhead:
         Args:
             storage: 32 bits, 8 bits or product-quantised.
             parts: bytes of a product-quantised vector; None is one per 8 dimensions.
-            words: the best words of each document that are kept, with 8-bit weights; 0 keeps all.
+            words: the best words of each document that are kept, with 4-bit weights; 0 keeps all.
         """
         pieces, offsets, bm25 = self.pieces, self.offsets, self.bm25
+        config = replace(self.config, kept_words=words or self.config.kept_words)
         if words and isinstance(bm25, BM25):
             bm25 = WordWeights.of(bm25, words)
+        vectors = stored_as(self.vectors, storage, parts)
         if pieces is not None:
             pieces = replace(pieces, parts=stored_as(pieces.parts, storage, parts))
         if offsets is not None:
             offsets = stored_as(offsets, "int8" if storage == "pq" else storage)
-        vectors = stored_as(self.vectors, storage, parts)
-        return replace(self, vectors=vectors, pieces=pieces, offsets=offsets, bm25=bm25)
+        return replace(self, config=config, vectors=vectors, pieces=pieces, offsets=offsets, bm25=bm25)
 
     def without_learned(self) -> "LookAhead":
         """The words and vectors alone."""
@@ -256,14 +260,38 @@ class LookAhead:
 
     @property
     def nbytes(self) -> dict[str, int]:
-        """The size of each view in bytes, and of the static encoder if there is one."""
-        found = {"vectors": self.vectors.nbytes + (0 if self.pieces is None else self.pieces.nbytes)}
+        """The size of each view in bytes, and of the static encoder if there is one.
+
+        Codes of documents are counted once, although learned vectors of codes have them too.
+        """
+        vectors, offsets = self.vectors, self.offsets
+        if isinstance(vectors, CodeVectors):
+            found = {"codes": vectors.codes.nbytes, CODEBOOKS: vectors.vectors.nbytes}
+        else:
+            found = {"vectors": vectors.nbytes + (0 if self.pieces is None else self.pieces.nbytes)}
         found |= {} if self.bm25 is None else {"words": self.bm25.nbytes}
         found |= {} if self.prior is None else {"prior": self.prior.nbytes}
-        found |= {} if self.offsets is None else {"learned": self.offsets.nbytes}
+        if isinstance(offsets, CodeVectors):
+            found[CODEBOOKS] += offsets.vectors.nbytes
+        elif offsets is not None:
+            found["learned"] = offsets.nbytes
         found |= {} if self.memory is None else {"memory": self.memory.nbytes}
-        found |= {} if self.encoder is None else {"static encoder": self.encoder.nbytes}
+        found |= {} if self.encoder is None else {ENCODER: self.encoder.nbytes}
         return found
+
+    @property
+    def bytes_per_document(self) -> dict[str, float]:
+        """The size of each view that grows with the collection, per document."""
+        count = max(1, len(self.docnos))
+        return {n: size / count for n, size in self.nbytes.items() if n not in (CODEBOOKS, ENCODER)}
+
+    @property
+    def sizes(self) -> str:
+        """The sizes as printed: per document, and what does not grow with the collection."""
+        each = ", ".join(f"{view} {size:,.0f}" for view, size in self.bytes_per_document.items())
+        fixed = {view: size for view, size in self.nbytes.items() if view not in self.bytes_per_document}
+        more = "".join(f"; {view} {size / 1e6:.1f} MB" for view, size in fixed.items())
+        return f"bytes per document: {each}{more}"
 
 
 def _ranking(total: Floats, views: Mapping[str, Floats], places: Places, added: Floats) -> Ranking:
@@ -274,6 +302,12 @@ def _ranking(total: Floats, views: Mapping[str, Floats], places: Places, added: 
     if added.any():
         parts = [each | {"decoder": float(more)} for each, more in zip(parts, added, strict=True)]
     return tuple(places.tolist()), tuple((total[places] + added - mass).tolist()), tuple(parts)
+
+
+def words_of(documents: Sequence[Document], config: LookAheadConfig) -> Words:
+    """The words of documents: all, or the best of each."""
+    index = BM25.index(documents, config.bm25)
+    return WordWeights.of(index, config.kept_words) if config.kept_words else index
 
 
 def gain(judgement: Judgement) -> float:

@@ -16,7 +16,7 @@ from gr2.model.document_vectors import Pieces
 from gr2.model.look_ahead import LookAhead, Memory
 from gr2.model.query_encoder import WordMap
 from gr2.model.static_encoder import StaticEncoder
-from gr2.model.vector_storage import Arrays, read_stored
+from gr2.model.vector_storage import Arrays, CodeVectors, read_stored
 from gr2.model.word_weights import WordWeights
 from gr2.store import atomic_folder, read_json, steady, verify, write_json
 
@@ -58,6 +58,8 @@ def _read(folder: Path) -> LookAhead:
     verify(folder, "look_ahead.json", "look_ahead.safetensors")
     content = read_json(folder / "look_ahead.json", _Content)
     arrays, mix = load_file(folder / "look_ahead.safetensors"), content["mix"]
+    if "offsets.code_vectors" in arrays:  # of the same codes, which are saved once
+        arrays["offsets.sequences"] = arrays["vectors.sequences"]
     vectors, parts = read_stored(arrays, "vectors"), read_stored(arrays, "parts")
     if vectors is None:
         raise ValueError(f"{folder}: look_ahead.safetensors has no vectors of documents")
@@ -85,6 +87,8 @@ def _arrays(look_ahead: LookAhead) -> Arrays:
         found |= look_ahead.pieces.parts.arrays("parts") | {"starts": look_ahead.pieces.starts}
     if look_ahead.offsets is not None:
         found |= look_ahead.offsets.arrays("offsets")
+        if isinstance(look_ahead.offsets, CodeVectors):
+            found.pop("offsets.sequences")
     if look_ahead.prior is not None:
         found["prior"] = look_ahead.prior
     if look_ahead.centre is not None:

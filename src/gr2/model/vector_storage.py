@@ -190,7 +190,12 @@ class CodeVectors:
 
 
 def stored_as(vectors: Stored, storage: VectorStorage, parts: int | None = None) -> Stored:
-    """Vectors of 32 bits in a storage; `parts` is the number of bytes of a product-quantised vector."""
+    """Vectors of 32 bits in a storage; `parts` is the number of bytes of a product-quantised vector.
+
+    Codes are a storage of their own, and stay as they are.
+    """
+    if isinstance(vectors, CodeVectors):
+        return vectors
     if not isinstance(vectors, FullVectors):
         raise ValueError(
             f"expected vectors of 32 bits, found {type(vectors).__name__}: they lost bits before"

@@ -87,7 +87,8 @@ def write_report(
         found.append(about.curve_section(curve, split))
     losses = loss_curves(Workspace(folder).training)
     if model.look_ahead is not None:
-        found.append(about.look_ahead_section(model.provenance["look_ahead"], model.look_ahead.nbytes))
+        sizes = model.look_ahead.nbytes, model.look_ahead.bytes_per_document
+        found.append(about.look_ahead_section(model.provenance["look_ahead"], *sizes))
     if losses or model.look_ahead is None:
         found.append(about.training_section(losses))
     found += [

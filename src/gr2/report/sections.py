@@ -80,7 +80,9 @@ def training_section(curves: Mapping[str, Curve]) -> Section:
     )
 
 
-def look_ahead_section(facts: Mapping[str, Any], sizes: Mapping[str, int]) -> Section:
+def look_ahead_section(
+    facts: Mapping[str, Any], sizes: Mapping[str, int], per_document: Mapping[str, float]
+) -> Section:
     """What look-ahead learned, what it was chosen from, and the size of each view."""
     parts: list[Part] = [
         "Every document is scored before its docid is written: by words (BM25), by the vectors of query and "
@@ -101,8 +103,12 @@ def look_ahead_section(facts: Mapping[str, Any], sizes: Mapping[str, int]) -> Se
             ),
             _candidates(rows),
         ]
-    sized = [[name, f"{size / 1e6:.2f}"] for name, size in sizes.items()]
-    return Section("Look-ahead", [*parts, Table(["view", "MB"], sized, "The size of each view")])
+    sized = [
+        [name, f"{size / 1e6:.2f}", f"{per_document[name]:,.0f}" if name in per_document else ""]
+        for name, size in sizes.items()
+    ]
+    header = ["view", "MB", "bytes per document"]
+    return Section("Look-ahead", [*parts, Table(header, sized, "The size of each view")])
 
 
 def _band(name: str, gain: float, reach: float) -> draw.Band:

@@ -10,9 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gr2.model.product_quantiser import faiss, one_thread, product_quantised
+from gr2.model.residual_encoder import BEAM, encode_residual
+from gr2.model.vector_storage import CodeVectors
 
 Floats = NDArray[np.float32]
 Ints = NDArray[np.int64]
+SAMPLE = 1 << 15
+"""Vectors from which a residual quantiser learns, at most: 128 for each code."""
 
 
 def kmeans_paths(vectors: Floats, *, branches: int, leaf: int, seed: int = 0) -> list[list[int]]:
@@ -74,19 +78,28 @@ def product_codes(vectors: Floats, *, places: int, codes: int) -> tuple[Ints, Fl
 
 
 def residual_codes(vectors: Floats, *, places: int, codes: int) -> tuple[Ints, Floats]:
-    """Residual quantisation (RIPOR: 32 × 256): codes [N, M], and the vector of each code [M·K, P]."""
+    """Residual quantisation (RIPOR: 32 × 256): codes [N, M], and the vector of each code [M·K, P].
+
+    Of more than `SAMPLE` vectors, the codebooks learn from so many, drawn evenly.
+    """
     bits = _bits(len(vectors), codes)
+    sample = vectors[np.linspace(0, len(vectors) - 1, min(len(vectors), SAMPLE)).astype(np.int64)]
     quantiser = faiss().ResidualQuantizer(vectors.shape[1], places, bits)
     quantiser.train_type = faiss().ResidualQuantizer.Train_default
-    quantiser.max_beam_size = 5  # faiss' default; a wider beam changes little and its cost grows linearly
+    quantiser.max_beam_size = BEAM
     quantiser.cp.min_points_per_centroid = 1
     with one_thread():
-        quantiser.train(_at_least_two(vectors))
-        found = quantiser.compute_codes(np.ascontiguousarray(vectors))
+        quantiser.train(_at_least_two(sample))
     books = faiss().vector_to_array(quantiser.codebooks).reshape(places, 2**bits, vectors.shape[1])
     rows = np.zeros((places, codes, vectors.shape[1]), np.float32)
     rows[:, : 2**bits] = books
-    return _unpacked(found, places, bits), rows.reshape(places * codes, -1)
+    return encode_residual(vectors, books), rows.reshape(places * codes, -1)
+
+
+def residual_vectors(vectors: Floats, places: int) -> CodeVectors:
+    """Vectors as residual codes of a byte each, in a storage that look-ahead can use."""
+    codes, rows = residual_codes(vectors, places=places, codes=256)
+    return CodeVectors(codes.astype(np.uint8), rows.reshape(places, 256, -1))
 
 
 def _bits(documents: int, codes: int) -> int:

@@ -15,6 +15,7 @@ import numpy as np
 
 from gr2.bm25 import BM25
 from gr2.data.collection import Collection
+from gr2.docids.codes import KEPT_WORDS
 from gr2.docids.docids import Docids
 from gr2.docids.trie import Trie
 from gr2.evaluate.tables import render
@@ -28,10 +29,11 @@ KINDS = {
     "resampled": "found all proposals taken and got one from a new list",
     "numbered": "found nothing free: the first proposal with a number behind it",
 }
+BYTE = 256
 PLACES = 8  # positions whose balance is printed; JSON and plots have all
 SIDE = [  # the figures that `side_by_side` compares
     *("documents", "unique proposals", "first proposal", *list(KINDS)[1:]),
-    *("mean length", "tokens to uniqueness"),
+    *("mean length", "tokens to uniqueness", "bytes", "bytes of words"),
     *(f"MRR@{CUT}", "Hits@1", "searched for", "neighbour prefix share", "neighbour Jaccard"),
 ]
 
@@ -115,6 +117,10 @@ class Health:
     """Documents whose first proposal no other document had when docids were made; None if unknown."""
     lengths: Spread
     """In tokens, without the end token."""
+    bytes: float
+    """Mean size of a docid: a byte for each code, two where there are more than 256; of a text, in UTF-8."""
+    word_bytes: float | None
+    """Mean size of the words that are kept beside a docid of codes-words; None for other schemes."""
     to_unique: Spread
     """Tokens after which a docid is unique; a docid that is a prefix of another also needs its end token."""
     depths: tuple[Depth, ...]
@@ -180,6 +186,8 @@ def health(
         clashes=dict.fromkeys(KINDS, 0) | dict(docids.clashes),
         unique=docids.unique,
         lengths=_spread(map(len, docids.tokens)),
+        bytes=_size(docids),
+        word_bytes=_size_of_words(docids, collection),
         to_unique=_spread(np.repeat(np.arange(len(depths)), alone).tolist()),
         depths=depths,
         places=_places(docids.tokens, docids.about.get("choices")),
@@ -222,6 +230,22 @@ def _places(rows: Sequence[Sequence[int]], choices: int | None) -> tuple[Place, 
         maximum = float(np.log2(min(choices or len(counts), counts.sum())))
         places.append(Place(place, int(counts.sum()), len(counts), entropy, maximum))
     return tuple(places)
+
+
+def _size(docids: Docids) -> float:
+    if docids.codes is None:
+        return sum(len(text.encode()) for text in docids.texts) / len(docids)
+    each = 1 if int(docids.about.get("choices", docids.codes)) <= BYTE else 2
+    return each * sum(map(len, docids.tokens)) / len(docids)
+
+
+def _size_of_words(docids: Docids, collection: Collection) -> float | None:
+    if KEPT_WORDS not in docids.about:
+        return None
+    from gr2.model.word_weights import WordWeights
+
+    kept = WordWeights.of(BM25.index(collection.documents), int(docids.about[KEPT_WORDS]))
+    return kept.nbytes / len(docids)
 
 
 def _searched(docids: Docids, collection: Collection, sample: int | None, progress: bool) -> SelfRetrieval:
@@ -279,6 +303,8 @@ def _figures(health: Health) -> dict[str, tuple[str, str]]:
         "longest": (f"{length.most:,}", "tokens of the longest docid"),
         "tokens to uniqueness": (f"{unique.mean:.2f}", "mean tokens that tell a docid from all others"),
         "median to uniqueness": (f"{unique.median:g}", "half of the docids need no more to be unique"),
+        "bytes": (f"{health.bytes:.1f}", "mean size of a docid: codes as bytes, texts in UTF-8"),
+        "bytes of words": (_cell(health.word_bytes, ".1f"), "mean size of the words kept beside it"),
         f"MRR@{CUT}": (
             _cell(mrr),
             f"of the document, with its docid as the query; BM25 k1={SETTINGS.k1:g} b={SETTINGS.b:g}",

@@ -21,7 +21,7 @@ import numpy as np
 
 from gr2.data.collection import Collection
 from gr2.docids.clashes import Resample, resolve_clashes
-from gr2.docids.codes import code_tokeniser, count, written
+from gr2.docids.codes import CODES_WORDS, KEPT_WORDS, code_tokeniser, count, written
 from gr2.docids.docids import Docids, Proposals, Tokenise
 from gr2.schemes.config import SchemeConfig
 from gr2.schemes.round_trip import by_round_trip, found_first
@@ -227,6 +227,7 @@ def _quantised(name: str, summary: str, quantiser: str, usual: int) -> None:
         sizes = [how.codebook_size] * places
         about: dict[str, Any] = {"places": places, "codes": count(sizes), "choices": how.codebook_size}
         about |= {"encoder": Path(context.encoder).name}
+        about |= {KEPT_WORDS: how.kept_words} if name == CODES_WORDS else {}
         docids = context.resolve(_coded(context.docnos, codes.tolist()), code_tokeniser(sizes), about)
         digits = np.zeros((count(sizes) - len(rows), rows.shape[1]), np.float32)
         return replace(docids, code_vectors=np.concatenate([rows, digits]))
@@ -234,6 +235,7 @@ def _quantised(name: str, summary: str, quantiser: str, usual: int) -> None:
 
 _quantised("pq", "product-quantisation codes (Ultron)", "product_codes", 24)
 _quantised("rq", "residual-quantisation codes (RIPOR)", "residual_codes", 32)
+_quantised(CODES_WORDS, "residual codes; look-ahead keeps them and the best words", "residual_codes", 16)
 
 
 def _generated(name: str, summary: str, *, regularised: bool) -> None:

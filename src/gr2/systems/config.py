@@ -83,6 +83,9 @@ class LookAheadOptions:
     storage: VectorStorage = "fp32"
     """How the finished vectors are stored: fp32, int8 (a quarter of the bytes), or pq (product-quantised, 1
     byte per 8 dimensions; needs faiss and 256 documents). Learning uses fp32."""
+    codes: int = 0
+    """Residual codes that each document has in place of vectors, in a byte each, as with docids of the scheme
+    codes-words (needs faiss); 0 keeps vectors. How many words are kept is `look_ahead.kept_words`."""
     variant: str = "gr2"
     """The loss, by the name of its variant."""
     seed: int = 0
@@ -92,6 +95,8 @@ class LookAheadOptions:
         """Refuse what would have no effect."""
         if self.look_ahead.gate is not None or self.look_ahead.memory:
             raise ValueError("gate and memory of look-ahead are chosen by cross-validation: leave them out")
+        if self.codes < 0 or (self.codes and self.storage != "fp32"):
+            raise ValueError("codes are at least 0, and a storage of their own: leave storage out with them")
         if self.look_ahead.residual:
             raise ValueError(
                 "this system has no decoder: a residual needs a model (gr2 index --preset residual)"

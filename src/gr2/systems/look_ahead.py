@@ -14,6 +14,7 @@ from gr2.model.document_vectors import vectors_by_kind
 from gr2.model.look_ahead import LookAhead
 from gr2.model.text_encoder import TextEncoder, load_encoder
 from gr2.model.vector_storage import check_storage
+from gr2.schemes.clusters import residual_vectors
 from gr2.systems.config import LookAheadOptions
 from gr2.training.candidates import Candidate
 from gr2.training.fit_look_ahead import judged_queries, learn_look_ahead
@@ -62,7 +63,13 @@ class LookAheadSystem:
             vectors = vectors_by_kind(
                 collection, docnos, options.backbone, kept, options.vectors, progress=progress
             )
-        views = PlainViews(documents, vectors, options.look_ahead)
+        if options.codes:
+            rows, _ = vectors.get("mean", next(iter(vectors.values())))
+            views = PlainViews(
+                documents, {"codes": (residual_vectors(rows, options.codes), None)}, options.look_ahead
+            )
+        else:
+            views = PlainViews(documents, vectors, options.look_ahead)
         splits = judged_queries(collection, encoder) if options.learn else {}
         found, chosen = learn_look_ahead(
             views, splits, options=candidates, variant=options.variant, seed=options.seed, progress=say

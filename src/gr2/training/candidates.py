@@ -1,7 +1,7 @@
 """The ways to learn from judgements that selection compares."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from gr2.training.regression import RegressionConfig, Shared
@@ -55,21 +55,26 @@ def _offsets(config: RegressionConfig) -> str:
 
 
 def candidates(
-    splits: Sequence[str] = ("train",), *, words: bool = True, variant: str = "gr2"
+    splits: Sequence[str] = ("train",), *, words: bool = True, codes: bool = False, variant: str = "gr2"
 ) -> list[Candidate]:
-    """Learning nothing first, then every combination of split, offsets, memory and gate."""
+    """Learning nothing first, then every combination of split, offsets, memory and gate.
+
+    Args:
+        splits: where to learn from.
+        words: whether there are terms along which offsets can be shared.
+        codes: whether documents consist of codes; then offsets are those of codes, and there is no memory.
+        variant: the loss of the regression.
+    """
+    kinds: Sequence[Shared] = ["codes"] if codes else ["", "terms"] if words else [""]
     ways: list[RegressionConfig | None] = [None]
-    for own in (True, False) if words else (True,):
-        shared: Shared = "" if own else "terms"
-        ways += [
-            RegressionConfig(variant=variant, own=own, shared=shared, negatives="judged", decay=DECAYS[0]),
-            RegressionConfig(variant=variant, own=own, shared=shared, negatives="all", decay=DECAYS[0]),
-        ]
+    for shared in kinds:
+        plain = RegressionConfig(variant=variant, own=not shared, shared=shared, decay=DECAYS[0])
+        ways += [replace(plain, negatives="judged"), replace(plain, negatives="all")]
     every = (
         Candidate(way, gate, memory, split)
         for split in splits
         for way in ways
         for gate in GATES
-        for memory in MEMORY
+        for memory in (MEMORY[:1] if codes else MEMORY)
     )
     return [Candidate(), *(one for one in every if one.learns)]

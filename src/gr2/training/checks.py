@@ -1,6 +1,7 @@
 """A configuration and a collection → an error with the reason if training would fail, before any work."""
 
 from gr2.data.collection import Collection
+from gr2.docids.codes import CODES_WORDS
 from gr2.docids.docids import Docids
 from gr2.model.static_encoder import check_static
 from gr2.model.vector_storage import check_storage
@@ -31,6 +32,8 @@ def check_training(config: TrainingConfig, collection: Collection, *, scheme: st
         )
     if config.schedule.dev:
         collection.split(config.schedule.dev)
+    if scheme == CODES_WORDS and config.look_ahead.enabled and config.look_ahead.storage != "fp32":
+        raise ValueError("documents of codes-words have no vectors to store: leave look_ahead.storage out")
     check_look_ahead(config, collection)
 
 

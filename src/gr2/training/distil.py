@@ -16,7 +16,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy import sparse
 
 from gr2.bm25 import BM25
 from gr2.model.bounded_search import best_places
@@ -24,6 +23,7 @@ from gr2.model.config import LookAheadConfig
 from gr2.model.look_ahead import LookAhead
 from gr2.model.vector_storage import CodeVectors
 from gr2.model.word_weights import WordWeights
+from gr2.training.features import code_features
 from gr2.training.regression import RegressionConfig, fit_offsets
 from gr2.training.regression_loss import Judged
 
@@ -65,7 +65,7 @@ def coded(plain: LookAhead, codes: NDArray[np.integer], vectors: Floats, *, word
     config, kept = LookAheadConfig(scale=plain.config.scale, words=0.0), None
     if words and isinstance(plain.bm25, BM25):
         kept = WordWeights.of(plain.bm25, words)
-        config = replace(config, words=plain.config.words, bm25=plain.config.bm25)
+        config = replace(config, words=plain.config.words, bm25=plain.config.bm25, kept_words=words)
     return LookAhead(config, plain.docnos, stored, bm25=kept, word_map=plain.word_map, encoder=plain.encoder)
 
 
@@ -92,7 +92,7 @@ def distil(
     stored = student.vectors
     if not isinstance(stored, CodeVectors) or student.docnos != teacher.docnos:
         raise ValueError("the student must have codes for the teacher's documents: see `coded`")
-    features, base = _features(stored), student.scores(texts, queries)
+    features, base = code_features(stored), student.scores(texts, queries)
     places = {docno: place for place, docno in enumerate(teacher.docnos)}
     moved = fit_offsets(
         torch.from_numpy(queries),
@@ -129,13 +129,3 @@ def soft_lists(
                 {teacher.docnos[i]: float(w) for i, w in zip(best, weights, strict=True) if w >= config.floor}
             )
     return found
-
-
-def _features(stored: CodeVectors) -> sparse.csr_matrix:
-    """Which codes each document has, as ones [N, M·K]."""
-    count, places = stored.codes.shape
-    codes = stored.vectors.shape[1]
-    columns = (stored.codes.astype(np.int64) + codes * np.arange(places)).ravel()
-    rows = np.repeat(np.arange(count), places)
-    ones = np.ones(count * places, np.float32)
-    return sparse.csr_matrix((ones, (rows, columns)), shape=(count, places * codes))

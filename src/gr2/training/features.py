@@ -9,6 +9,7 @@ import numpy as np
 from scipy import sparse
 
 from gr2.bm25 import BM25
+from gr2.model.vector_storage import CodeVectors
 
 MOST = 0.5
 """A term in more than this share of the documents tells none of them apart."""
@@ -41,6 +42,16 @@ def prefix_features(tokens: Sequence[Sequence[int]]) -> sparse.csr_matrix:
     column = np.repeat(np.arange(len(common)), [len(rows) for rows in common])
     ones = np.ones(len(places), np.float32)
     return _unit_rows(sparse.csr_matrix((ones, (places, column)), shape=(len(tokens), len(common))))
+
+
+def code_features(coded: CodeVectors) -> sparse.csr_matrix:
+    """Which codes each document has, as ones [N, places · codes]."""
+    count, places = coded.codes.shape
+    codes = coded.vectors.shape[1]
+    columns = (coded.codes.astype(np.int64) + codes * np.arange(places)).ravel()
+    rows = np.repeat(np.arange(count), places)
+    ones = np.ones(count * places, np.float32)
+    return sparse.csr_matrix((ones, (rows, columns)), shape=(count, places * codes))
 
 
 def _unit_rows(matrix: sparse.csr_matrix) -> sparse.csr_matrix:

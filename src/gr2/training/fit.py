@@ -11,6 +11,7 @@ from enum import Enum
 from pathlib import Path
 
 from gr2.data.collection import Collection
+from gr2.docids.codes import CODES_WORDS
 from gr2.docids.docids import Docids
 from gr2.evaluate.measures import evaluate
 from gr2.model.backbone import identity, makes_vectors
@@ -32,6 +33,7 @@ from gr2.training.distributed import join_ranks
 from gr2.training.encoder_cache import STATES, EncoderCache
 from gr2.training.examples import examples_of
 from gr2.training.fit_look_ahead import (
+    code_views,
     judged_queries,
     learn_look_ahead,
     learned_from,
@@ -216,6 +218,9 @@ def plain_views(
     by_docno = {document.docno: document for document in collection.documents}
     documents = [by_docno[docno] for docno in docnos]
     static = StaticEncoder.load(how.encoder) if how.encoder else None
+    if model.docids.about.get("scheme") == CODES_WORDS:
+        views = code_views(documents, model.docids, how, how.encoder or backbone)
+        return replace(views, encoder=static), static or model.query_encoder
     if static or makes_vectors(backbone):
         name = how.encoder or backbone
         vectors = vectors_by_kind(collection, docnos, name, folder, how.documents, progress=progress)

@@ -5,19 +5,24 @@ anything is, is chosen by `selection`; the choice and its table are returned bes
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from gr2.data.collection import Collection, Document
+from gr2.docids.codes import KEPT_WORDS
+from gr2.docids.docids import Docids
 from gr2.judge.judged_queries import JudgedQueries
+from gr2.model.codes_words import code_vectors
 from gr2.model.config import LookAheadConfig
 from gr2.model.encoder import Vectors
 from gr2.model.look_ahead import LookAhead
 from gr2.model.query_encoder import QueryEncoder, WordEncoder, WordMap
 from gr2.model.word_prior import word_space
 from gr2.training.candidates import Candidate
+from gr2.training.config import LookAheadTraining
 from gr2.training.judged import TrainingSet, Unencoded
 from gr2.training.learner import Learner
 from gr2.training.plain_views import PlainViews
@@ -46,6 +51,27 @@ def word_views(
     known = WordMap(space.centre, space.turn)
     views = PlainViews(documents, {"words": (space.vectors, None)}, config, known)
     return views, WordEncoder(table, tokenizer, known, max_tokens)
+
+
+def code_views(
+    documents: Sequence[Document], docids: Docids, how: LookAheadTraining, encoder: str
+) -> PlainViews:
+    """φ for docids of the scheme codes-words: codes and the best words, without a vector per document.
+
+    Args:
+        documents: in the order of docids.
+        docids: with the quantiser's codebooks.
+        how: the weights to start from.
+        encoder: the checkpoint that encodes queries.
+    """
+    made, name = str(docids.about.get("encoder")), Path(encoder).name
+    if made != name:
+        raise ValueError(
+            f"the codes were made from vectors of {made}, but queries are encoded by {name}: make both the "
+            "same (--docids.encoder, --look-ahead.encoder)"
+        )
+    config = replace(how.weights, kept_words=int(docids.about[KEPT_WORDS]))
+    return PlainViews(documents, {"codes": (code_vectors(docids), None)}, config)
 
 
 def judged_queries(collection: Collection, encoder: QueryEncoder) -> dict[str, Unencoded]:

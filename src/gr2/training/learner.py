@@ -14,11 +14,11 @@ from scipy import sparse
 
 from gr2.bm25 import BM25
 from gr2.model.look_ahead import Judgement, LookAhead, Memory, gain
-from gr2.model.vector_storage import FullVectors
+from gr2.model.vector_storage import CodeVectors, FullVectors, Stored
 from gr2.training.candidates import Candidate
-from gr2.training.features import term_features
+from gr2.training.features import code_features, term_features
 from gr2.training.judged import TrainingSet
-from gr2.training.regression import RegressionConfig, fit_offsets
+from gr2.training.regression import RegressionConfig, Shared, fit_offsets
 from gr2.training.regression_loss import Judged
 
 Floats = NDArray[np.float32]
@@ -43,6 +43,25 @@ class Learner:
             raise ValueError("offsets of terms need the view of words, with all of them")
         return term_features(self.plain.bm25)
 
+    @cached_property
+    def codes(self) -> sparse.csr_matrix:
+        """The codes of each document, if it consists of codes."""
+        return code_features(self._coded)
+
+    @property
+    def _coded(self) -> CodeVectors:
+        if not isinstance(self.plain.vectors, CodeVectors):
+            raise ValueError("offsets of codes need documents that consist of codes")
+        return self.plain.vectors
+
+    def _features(self, shared: Shared) -> sparse.csr_matrix | None:
+        """What offsets are shared along."""
+        if shared == "codes":
+            return self.codes
+        if shared not in ("", "terms"):
+            raise ValueError(f"offsets are shared along terms or codes here, not along {shared}")
+        return self.terms if shared else None
+
     def offsets(
         self,
         queries: TrainingSet,
@@ -50,13 +69,11 @@ class Learner:
         *,
         base: Floats | None = None,
         progress: Callable[[int, float], None] = lambda iteration, value: None,
-    ) -> Floats:
+    ) -> Stored:
         """The offsets that a regression learns; `base` is φ₀ of the queries, where it is known.
 
         Queries are centred: what all of them have in common would teach which documents are popular.
         """
-        if config.shared not in ("", "terms"):
-            raise ValueError(f"offsets are shared along terms here, not along {config.shared}")
         known = self.plain.scores(queries.texts, queries.vectors) if base is None else base
         found: Floats = fit_offsets(
             torch.from_numpy(queries.vectors - queries.vectors.mean(0)),
@@ -64,10 +81,13 @@ class Learner:
             Judged.of(queries.judged, self.places),
             scale=self.plain.config.scale,
             config=config,
-            features=self.terms if config.shared else None,
+            features=self._features(config.shared),
             progress=progress,
+            of_features=config.shared == "codes",
         ).numpy()
-        return found
+        if config.shared != "codes":
+            return FullVectors(found)
+        return replace(self._coded, vectors=found.reshape(self._coded.vectors.shape))
 
     def learn(
         self,
@@ -82,7 +102,7 @@ class Learner:
         config = replace(self.plain.config, gate=candidate.gate, memory=candidate.memory)
         offsets = centre = None
         if candidate.regression is not None:
-            offsets = FullVectors(self.offsets(queries, candidate.regression, progress=progress))
+            offsets = self.offsets(queries, candidate.regression, progress=progress)
             centre = queries.vectors.mean(0)
         memory = None
         if candidate.gate is not None or candidate.memory:

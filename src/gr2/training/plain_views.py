@@ -14,13 +14,12 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from gr2.bm25 import BM25
 from gr2.data.collection import Document
 from gr2.model.config import LookAheadConfig
 from gr2.model.document_features import FEATURES, document_features
 from gr2.model.document_vectors import Pieces
 from gr2.model.encoder import Vectors
-from gr2.model.look_ahead import LookAhead
+from gr2.model.look_ahead import LookAhead, Words, words_of
 from gr2.model.query_encoder import WordMap
 from gr2.model.static_encoder import StaticEncoder
 from gr2.model.vector_storage import Stored
@@ -66,7 +65,7 @@ class PlainViews:
     word_map: WordMap | None = None
     encoder: StaticEncoder | None = None
     """What makes the vectors, if it is not the backbone."""
-    _indexes: dict[int, BM25] = field(default_factory=dict, repr=False)
+    _indexes: dict[int, Words] = field(default_factory=dict, repr=False)
 
     @classmethod
     def of_look_ahead(cls, known: LookAhead, documents: Sequence[Document], kind: str) -> "PlainViews":
@@ -78,7 +77,7 @@ class PlainViews:
             kind: what to call its vectors.
         """
         how = known.config.bm25
-        indexes = {how.title_weight: known.bm25} if isinstance(known.bm25, BM25) else {}
+        indexes = {} if known.bm25 is None else {how.title_weight: known.bm25}
         config = replace(known.config, gate=None, memory=0.0, prior=())
         vectors = {kind: (known.vectors, known.pieces)}
         return cls(documents, vectors, config, known.word_map, known.encoder, indexes)
@@ -94,10 +93,11 @@ class PlainViews:
         config = self.config
         return Weights(next(iter(self.vectors)), config.words, config.bm25.title_weight, config.prior)
 
-    def index(self, titles: int) -> BM25:
+    def index(self, titles: int) -> Words:
         """The words of the documents, with titles counted so often; indexed once."""
         if titles not in self._indexes:
-            self._indexes[titles] = BM25.index(self.documents, replace(self.config.bm25, title_weight=titles))
+            how = replace(self.config.bm25, title_weight=titles)
+            self._indexes[titles] = words_of(self.documents, replace(self.config, bm25=how))
         return self._indexes[titles]
 
     def at(self, weights: Weights) -> LookAhead:

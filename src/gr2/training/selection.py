@@ -20,8 +20,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from gr2.bm25 import BM25
 from gr2.model.look_ahead import LookAhead, Memory
-from gr2.model.vector_storage import FullVectors
+from gr2.model.vector_storage import CodeVectors
 from gr2.training.candidates import DECAYS, Candidate, candidates
 from gr2.training.document_prior import choose_prior
 from gr2.training.judged import TrainingSet, Unencoded
@@ -96,14 +97,16 @@ def select(
     held = some[measured]
     progress(f"weights of words and vectors, on {len(held)} queries of {measured}")
     weights, compared = choose_weights(views, held)
-    if with_prior and not weights.prior:
+    codes = isinstance(views.at(weights).vectors, CodeVectors)  # then nothing else is kept of a document
+    if with_prior and not codes and not weights.prior:
         progress("which kinds of documents are preferred")
         prior = choose_prior(Learner(views.at(weights)), views.features, held, variant)
         weights = replace(weights, prior=prior)
     plain = views.at(weights)
     if options is None:
         sources = [name for name in splits if name == "train" or name == measured]
-        options = candidates(sources, words=plain.bm25 is not None, variant=variant)
+        words = isinstance(plain.bm25, BM25)
+        options = candidates(sources, words=words, codes=codes, variant=variant)
     folds = _Folds(Learner(plain), some, measured, progress)
     rows = folds.rows(options)
     best = _best(rows)
@@ -200,7 +203,7 @@ class _Folds:
         if option.regression is not None:
             base = self.base[option.split][np.array(rest)[kept]]
             short = replace(option.regression, iterations=ITERATIONS)
-            offsets = FullVectors(learner.offsets(known, short, base=base))
+            offsets = learner.offsets(known, short, base=base)
         memory = Memory.of(known.vectors, known.judged, learner.places)
         centre = known.vectors.mean(0)
         return replace(learner.plain, offsets=offsets, centre=centre, memory=memory)

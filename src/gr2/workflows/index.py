@@ -176,6 +176,8 @@ def _look_ahead(job: IndexJob, docids: Docids, say: Say) -> tuple[GR2, list[Run]
         f"learned: {facts['chosen']}{why}; weights: {facts.get('weights', views.usual)}; "
         f"{spent:.0f} CPU-seconds with the cross-validation"
     )
+    if model.look_ahead is not None:
+        say(model.look_ahead.sizes)
     hybrid = model.with_look_ahead(views.at(views.usual))
     runs.append(hybrid.search_many(queries, DEPTH, job.config.search, name=HYBRID))
     curve: Curve = ()
