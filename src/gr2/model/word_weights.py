@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from safetensors.numpy import load_file, save_file
 
 from gr2.bm25 import BM25, BM25Config, query_terms
-from gr2.store import atomic_folder, read_json, steady, verify, write_json
+from gr2.store import atomic_folder, read_json, readable, steady, verify, write_json
 
 STEPS = 255
 ARRAYS, CONTENT = "words.safetensors", "words.json"
@@ -95,16 +95,12 @@ class WordWeights:
     @classmethod
     def _read(cls, folder: Path) -> "WordWeights":
         verify(folder, CONTENT, ARRAYS)
-        content, arrays = read_json(folder / CONTENT, _Content), load_file(folder / ARRAYS)
-        return cls(
-            content["config"],
-            content["docnos"],
-            {term: place for place, term in enumerate(content["terms"])},
-            arrays["starts"],
-            arrays["documents"],
-            arrays["weights"],
-            content["step"],
-        )
+        content = read_json(folder / CONTENT, _Content)
+        with readable(folder / ARRAYS):
+            stored = load_file(folder / ARRAYS)
+            arrays = [stored[name] for name in ("starts", "documents", "weights")]
+        terms = {term: place for place, term in enumerate(content["terms"])}
+        return cls(content["config"], content["docnos"], terms, *arrays, content["step"])
 
 
 class _Content(TypedDict):
