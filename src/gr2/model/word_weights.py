@@ -98,9 +98,9 @@ class WordWeights:
         content = read_json(folder / CONTENT, _Content)
         with readable(folder / ARRAYS):
             stored = load_file(folder / ARRAYS)
-            arrays = [stored[name] for name in ("starts", "documents", "weights")]
+            starts, documents, weights = (stored[name] for name in ("starts", "documents", "weights"))
         terms = {term: place for place, term in enumerate(content["terms"])}
-        return cls(content["config"], content["docnos"], terms, *arrays, content["step"])
+        return cls(content["config"], content["docnos"], terms, starts, documents, weights, content["step"])
 
 
 class _Content(TypedDict):
