@@ -91,6 +91,17 @@ def test_what_cannot_be_written_leaves_the_old_file_and_nothing_else(tmp_path):
     assert path.read_bytes() == before and [p.name for p in tmp_path.iterdir()] == ["documents.sqlite"]
 
 
+def test_what_a_killed_writer_would_leave_is_hidden(tmp_path):
+    seen = set()
+
+    def looking():
+        yield Document("a", "first")
+        seen.update(path.name for path in tmp_path.iterdir())
+
+    write_documents(looking(), tmp_path / "documents.sqlite")
+    assert len(seen) == 2 and all(name.startswith(".documents.sqlite.") for name in seen)
+
+
 def test_half_characters_become_replacement_signs(tmp_path):
     write_documents([Document("a", "x\udc00y", "\ud83d\ude00")], tmp_path / "d")
     assert DocumentStore(tmp_path / "d").get(["a"])["a"][1:3] == ("x\ufffdy", "😀")

@@ -843,6 +843,19 @@ def test_an_interrupted_build_goes_on_and_ends_with_the_same_bytes(tmp_path, sen
     assert bool(finished) == (pages > 0)
 
 
+@pytest.mark.parametrize("left", [[], ["part-00000.jsonl", "titles-00000.npz"]])
+def test_a_build_that_was_killed_before_it_said_what_it_is_starts_anew(tmp_path, sentences, left):
+    """Or while its finished work was removed: what is left belongs to nothing that is known."""
+    dump = lay(tmp_path / "d.xml", ORCHARD)
+    build([dump], tmp_path / "whole")
+    (tmp_path / "out.making").mkdir()
+    for name in left:
+        (tmp_path / "out.making" / name).write_text('{"id": 1, "title": "other", "text": ""}\n')
+    build([dump], tmp_path / "out", resume=True)
+    assert files_of(tmp_path / "out") == files_of(tmp_path / "whole")
+    assert not (tmp_path / "out.making").exists()
+
+
 def test_an_interruption_in_the_first_pass_keeps_the_listed_files(tmp_path, sentences, monkeypatch):
     rows = wide(9)
     dumps = [lay(tmp_path / "a.xml", rows[:5]), lay(tmp_path / "b.xml", rows[5:])]

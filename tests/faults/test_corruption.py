@@ -14,14 +14,15 @@ from helpers import folders
 from gr2.model.gr2 import GR2
 from gr2.store import MANIFEST, atomic_folder, steady, write_manifest
 
-KINDS = ("model", "docids", "trie", "look-ahead", "bm25", "words", "backbone", "checkpoint", "judgements")
+PARTS = ("docids", "codes", "trie", "look-ahead", "quantised", "bm25", "words")
+WHOLE = ("model", "version", "backbone", "generator", "checkpoint", "judgements")
+KINDS = PARTS + WHOLE
 FEW, SOME, EVERY = 3, 300, 4096
 LOG = "judgements.jsonl"
 
 
-@pytest.fixture(scope="module")
-def made(tmp_path_factory):
-    return folders.make_all(tmp_path_factory.mktemp("folders"))
+def test_every_kind_is_here(made):
+    assert set(KINDS) == set(made)
 
 
 @pytest.fixture

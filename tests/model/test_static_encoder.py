@@ -111,7 +111,7 @@ def test_a_folder_that_is_none_is_refused(folder, bert, tmp_path):
         with pytest.raises(ValueError, match=message):
             StaticEncoder.load(folder)
     (folder / "model.safetensors").write_bytes(b"nothing")
-    with pytest.raises(ValueError, match="is no file of safetensors"):
+    with pytest.raises(ValueError, match=r"model\.safetensors: cannot be read: SafetensorError"):
         StaticEncoder.load(folder)
     (folder / "tokenizer.json").unlink()
     with pytest.raises(ValueError, match="has no tokenizer.json"):

@@ -92,7 +92,11 @@ def write_documents(documents: Iterable[Document], path: Path) -> int:
     The documents are streamed. A lone surrogate (half a character, found in some JSON) in a title, text or
     url becomes U+FFFD; in a docno it is an error, as is a repeated docno.
     """
-    with atomic_file(path) as temporary, tempfile.TemporaryDirectory(dir=temporary.parent) as beside:
+    hidden = f".{path.name}."  # what a killed writer leaves must not look like the user's
+    with (
+        atomic_file(path) as temporary,
+        tempfile.TemporaryDirectory(prefix=hidden, dir=temporary.parent) as beside,
+    ):
         with closing(_fresh(temporary)) as connection:
             connection.execute("ATTACH ? AS unsorted", (f"{beside}/documents",))
             connection.execute("PRAGMA unsorted.synchronous = OFF")

@@ -16,7 +16,7 @@ import orjson
 from numpy.typing import NDArray
 from safetensors.numpy import load_file, save_file
 
-from gr2.store import atomic_folder, read_json, steady, typed, verify, write_json
+from gr2.store import atomic_folder, read_json, readable, steady, typed, verify, write_json
 
 Tokens = tuple[int, ...]
 MAX_TOKEN = 2**31 - 1
@@ -133,8 +133,16 @@ class Docids:
             content["clashes"],
             content["about"],
             content.get("unique"),
-            load_file(path)["code_vectors"] if (path := folder / "codes.safetensors").exists() else None,
+            _code_vectors(folder / "codes.safetensors"),
         )
+
+
+def _code_vectors(path: Path) -> NDArray[np.float32] | None:
+    if not path.exists():
+        return None
+    with readable(path):
+        found: NDArray[np.float32] = load_file(path)["code_vectors"]
+    return found
 
 
 class _Known(TypedDict):

@@ -186,7 +186,10 @@ class Trie:
         about = store.read_json(folder / "trie.json", _About)
         # "c" (copy on write) and not "r": torch.from_numpy warns about read-only arrays.
         mode: Literal["c"] | None = "c" if mmap else None
-        stored: dict[str, Any] = {name: np.asarray(np.load(folder / f"{name}.npy", mode)) for name in ARRAYS}
+        stored: dict[str, Any] = {}
+        for name in ARRAYS:
+            with store.readable(path := folder / f"{name}.npy"):
+                stored[name] = np.asarray(np.load(path, mode))
         return cls(**stored, **about)
 
     @cached_property

@@ -8,6 +8,7 @@ Two forms are read, plain or gzipped; a problem names the file and line.
   one file or in several; see `read_ubi`.
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +21,7 @@ from gr2.data.formats.tables import table
 
 LogForm = Literal["tsv", "ubi"]
 COLUMNS = ("query", "docno", "shown_at", "clicked")
+POSITION = re.compile("[0-9]{1,9}")
 BULK_ACTIONS = ("index", "create")
 Cell = tuple[str, str, int]
 """Query, docno and position."""
@@ -62,7 +64,7 @@ def read_tsv(paths: Sequence[Path], columns: Mapping[str, str] | None = None) ->
             query, docno, shown_at, clicked = (record[name].strip() for (name,) in names.values())
             if not query.strip() or not is_key(docno):
                 raise FormatError(path, line, "expected a query and a docno without white space")
-            if not (shown_at.isascii() and shown_at.isdigit() and 1 <= int(shown_at) <= 10_000):
+            if not (POSITION.fullmatch(shown_at) and 1 <= int(shown_at) <= 10_000):
                 raise FormatError(path, line, f"expected a position from 1, found {shown_at[:40]!r}")
             if clicked not in ("0", "1"):
                 raise FormatError(path, line, f"expected clicked to be 0 or 1, found {clicked[:40]!r}")

@@ -26,6 +26,7 @@ from gr2.store import (
     MANIFEST,
     atomic_folder,
     read_json,
+    readable,
     sha256,
     steady,
     typed,
@@ -103,8 +104,10 @@ def tokenizer_of(backbone: str | Path) -> Any:
     """The tokenizer of a checkpoint."""
     _check(backbone)
     backbone = located(backbone)
-    place = Path(backbone) / "tokenizer" if is_own(backbone) else backbone
-    return transformers().AutoTokenizer.from_pretrained(place)
+    if not is_own(backbone):
+        return transformers().AutoTokenizer.from_pretrained(backbone)
+    with readable(place := Path(backbone) / "tokenizer"):
+        return transformers().AutoTokenizer.from_pretrained(place)
 
 
 def tokeniser(backbone: str, *, max_tokens: int = 32) -> Tokenise:
@@ -215,10 +218,12 @@ def _from_own(folder: Path, dropout: bool) -> Parts:
     if content.get("format") != FORMAT:
         raise ValueError(f"{folder}: has format {content.get('format')}, this version reads {FORMAT}")
     family: Family = typed(content.get("family"), Family, folder / OWN, "family")  # type: ignore[arg-type]
-    stored = load_weights(folder / "weights.safetensors")
-    encoder, decoder = empty_stacks(family, folder / "encoder", folder / "decoder", dropout=dropout)
-    encoder.load_state_dict(_below("encoder.", stored), strict=False)
-    decoder.load_state_dict(_below("decoder.", stored), strict=False)
+    with readable(folder / "encoder", folder / "decoder"):
+        encoder, decoder = empty_stacks(family, folder / "encoder", folder / "decoder", dropout=dropout)
+    with readable(folder / "weights.safetensors"):
+        stored = load_weights(folder / "weights.safetensors")
+        encoder.load_state_dict(_below("encoder.", stored), strict=False)
+        decoder.load_state_dict(_below("decoder.", stored), strict=False)
     words = encoder.get_input_embeddings().weight.detach()
     own = _below("tables.", stored)
     scale = typed(content.get("scale", width_of(decoder.config) ** -0.5), float, folder / OWN, "scale")

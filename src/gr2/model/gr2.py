@@ -223,7 +223,8 @@ class GR2:
                 FIRST + len(alphabet_of(docids)),
                 config.network,
             )
-        network.load(load_file(folder / "network.safetensors"))
+        with readable(folder / "network.safetensors"):
+            network.load(load_file(folder / "network.safetensors"))
         network.to(device_of(device))
         model = cls(network, tokenizer, docids, config, content["provenance"])
         model.trie = Trie.load(folder / "trie")  # otherwise it would be built from the docids on first use

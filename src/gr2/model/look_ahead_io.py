@@ -1,7 +1,7 @@
 """Look-ahead ↔ a folder: arrays, settings, the index of words, and the static encoder if it has one."""
 
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, TypedDict
 
@@ -18,7 +18,7 @@ from gr2.model.query_encoder import WordMap
 from gr2.model.static_encoder import StaticEncoder
 from gr2.model.vector_storage import Arrays, CodeVectors, read_stored
 from gr2.model.word_weights import WordWeights
-from gr2.store import atomic_folder, read_json, steady, verify, write_json
+from gr2.store import atomic_folder, read_json, readable, steady, verify, write_json
 
 WORDS: Mapping[type[BM25] | type[WordWeights], str] = {BM25: "bm25", WordWeights: "words"}
 """The folder of each kind of words."""
@@ -57,26 +57,32 @@ def load_look_ahead(folder: Path) -> LookAhead:
 def _read(folder: Path) -> LookAhead:
     verify(folder, "look_ahead.json", "look_ahead.safetensors")
     content = read_json(folder / "look_ahead.json", _Content)
-    arrays, mix = load_file(folder / "look_ahead.safetensors"), content["mix"]
+    words = (kind.load(folder / name) for kind, name in WORDS.items() if (folder / name).exists())
+    encoder = StaticEncoder.load(folder / "encoder") if (folder / "encoder").exists() else None
+    with readable(folder / "look_ahead.safetensors"):
+        found = _of_arrays(content, load_file(folder / "look_ahead.safetensors"))
+    return replace(found, bm25=next(words, None), encoder=encoder)
+
+
+def _of_arrays(content: _Content, arrays: Mapping[str, NDArray[Any]]) -> LookAhead:
+    """Look-ahead without the words and the encoder, which have folders of their own."""
     if "offsets.code_vectors" in arrays:  # of the same codes, which are saved once
-        arrays["offsets.sequences"] = arrays["vectors.sequences"]
-    vectors, parts = read_stored(arrays, "vectors"), read_stored(arrays, "parts")
+        arrays = {**arrays, "offsets.sequences": arrays["vectors.sequences"]}
+    vectors, parts, mix = read_stored(arrays, "vectors"), read_stored(arrays, "parts"), content["mix"]
     if vectors is None:
-        raise ValueError(f"{folder}: look_ahead.safetensors has no vectors of documents")
+        raise ValueError("there are no vectors of documents")
     if (parts is None) != (mix is None):
-        raise ValueError(f"{folder}: look_ahead.json must have a mix if, and only if, there are pieces")
+        raise ValueError("look_ahead.json must have a mix if, and only if, there are pieces")
     return LookAhead(
         content["config"],
         content["docnos"],
         vectors,
         None if parts is None or mix is None else Pieces(parts, arrays["starts"], mix),
-        next((kind.load(folder / name) for kind, name in WORDS.items() if (folder / name).exists()), None),
-        read_stored(arrays, "offsets"),
-        _memory(arrays, len(content["docnos"])),
-        arrays.get("centre"),
-        WordMap(arrays["map.centre"], arrays["map.turn"]) if "map.turn" in arrays else None,
-        StaticEncoder.load(folder / "encoder") if (folder / "encoder").exists() else None,
-        arrays.get("prior"),
+        offsets=read_stored(arrays, "offsets"),
+        memory=_memory(arrays, len(content["docnos"])),
+        centre=arrays.get("centre"),
+        word_map=WordMap(arrays["map.centre"], arrays["map.turn"]) if "map.turn" in arrays else None,
+        prior=arrays.get("prior"),
     )
 
 

@@ -7,19 +7,18 @@ are already in the table. Vectors have unit length whether or not the configurat
 Shapes: V tokens, W width.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 from scipy import sparse
 
 from gr2.model.backbone import STATIC, is_static
 from gr2.model.encoder import QUERY_TOKENS, Vectors, Watch, unwatched
-from gr2.store import read_json, typed, write_json, write_text
+from gr2.store import read_json, readable, typed, write_json, write_text
 
 TABLE, TOKENIZER, CONFIG = "model.safetensors", "tokenizer.json", "config.json"
 BLOCK = 4096
@@ -54,17 +53,8 @@ class StaticEncoder:
         """Read a folder; an error says what is missing."""
         folder = Path(folder)
         check_static(folder)
-        try:
-            stored = load_file(folder / TABLE)
-        except SafetensorError as error:
-            raise ValueError(f"{folder / TABLE}: is no file of safetensors ({error})") from error
-        if "embeddings" not in stored or stored["embeddings"].ndim != 2:
-            raise ValueError(f"{folder / TABLE}: expected a table `embeddings`, found {', '.join(stored)}")
-        table = stored["embeddings"].astype(np.float32)
-        if "mapping" in stored:  # tokens that share rows
-            table = table[stored["mapping"]]
-        if "weights" in stored:
-            table *= stored["weights"].astype(np.float32)[:, None]
+        with readable(folder / TABLE):
+            table = _table(load_file(folder / TABLE))
         config = read_json(folder / CONFIG, dict[str, Any])
         name = typed(config.get("name", folder.resolve().name), str, folder / CONFIG, "name")
         found = cls(name, table, (folder / TOKENIZER).read_text(encoding="utf-8"))
@@ -123,6 +113,18 @@ class StaticEncoder:
                 watch((start + len(rows)) / len(texts))
         vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), np.float32(1e-12))
         return vectors
+
+
+def _table(stored: Mapping[str, NDArray[Any]]) -> Vectors:
+    """The vector of each token [V, W]."""
+    if "embeddings" not in stored or stored["embeddings"].ndim != 2:
+        raise ValueError(f"expected a table `embeddings`, found {', '.join(stored)}")
+    table: Vectors = stored["embeddings"].astype(np.float32)
+    if "mapping" in stored:  # tokens that share rows
+        table = table[stored["mapping"]]
+    if "weights" in stored:
+        table *= stored["weights"].astype(np.float32)[:, None]
+    return table
 
 
 def check_static(folder: str | Path) -> None:

@@ -20,7 +20,7 @@ from safetensors.numpy import load_file, save_file
 from scipy import sparse
 
 from gr2.bm25 import BM25, BM25Config, query_terms
-from gr2.store import atomic_folder, read_json, steady, verify, write_json
+from gr2.store import atomic_folder, read_json, readable, steady, verify, write_json
 
 Bytes = NDArray[np.uint8]
 Ints = NDArray[np.int64]
@@ -138,15 +138,12 @@ class WordWeights:
     @classmethod
     def _read(cls, folder: Path) -> "WordWeights":
         verify(folder, CONTENT, ARRAYS)
-        content, arrays = read_json(folder / CONTENT, _Content), load_file(folder / ARRAYS)
-        return cls(
-            content["config"],
-            content["docnos"],
-            {term: place for place, term in enumerate(content["terms"])},
-            arrays["starts"],
-            arrays["lists"],
-            content["step"],
-        )
+        content = read_json(folder / CONTENT, _Content)
+        with readable(folder / ARRAYS):
+            stored = load_file(folder / ARRAYS)
+            starts, lists = stored["starts"], stored["lists"]
+        terms = {term: place for place, term in enumerate(content["terms"])}
+        return cls(content["config"], content["docnos"], terms, starts, lists, content["step"])
 
 
 class _Content(TypedDict):

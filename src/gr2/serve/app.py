@@ -1,5 +1,6 @@
 """The HTTP routes of a `Service`, and its error replies."""
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator, Set
 from contextlib import asynccontextmanager
@@ -16,6 +17,7 @@ from starlette.exceptions import HTTPException
 
 from gr2.serve.batching import AnswerTimeout, QueueFull
 from gr2.serve.config import RESULTS, UnsupportedRequest
+from gr2.serve.connection import say_seldom
 from gr2.serve.guard import Guard
 from gr2.serve.judging import Judging
 from gr2.serve.judging_routes import add_judging
@@ -68,6 +70,7 @@ def build_app(
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        say_seldom(asyncio.get_running_loop())
         await service.start()
         yield
         if learning is not None:

@@ -1,13 +1,39 @@
 """A connection that is closed if its client is too slow to send the headers or to read the answer.
 
 uvicorn limits neither, so a thousand idle connections would use up the file descriptors. The time that a body
-takes is limited by `guard.py`.
+takes is limited by `guard.py`. If they are used up all the same, new clients wait, and the log says so once a
+minute.
 """
 
 import asyncio
+import logging
+from math import inf
+from typing import Any
 
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
+
+USED_UP = "socket.accept() out of system resource"
+"""What asyncio says if it cannot accept a client: in Python 3.11 two thousand times a second, each with a
+traceback, so that nobody else is answered and the disk fills."""
+SILENT = 60.0
+"""Seconds for which it is not said again."""
+logger = logging.getLogger(__name__)
+
+
+def say_seldom(loop: asyncio.AbstractEventLoop) -> None:
+    """Let the loop say once a minute that there is no file descriptor for a new client."""
+    silent_until = -inf
+
+    def handle(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        nonlocal silent_until
+        if context["message"] != USED_UP:
+            loop.default_exception_handler(context)
+        elif loop.time() >= silent_until:
+            silent_until = loop.time() + SILENT
+            logger.warning("no file descriptor is left: new clients wait until others leave")
+
+    loop.set_exception_handler(handle)
 
 
 def limited_connection(seconds: float) -> type[H11Protocol]:

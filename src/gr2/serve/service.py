@@ -60,6 +60,7 @@ class Service:
             timeout=config.timeout,
             on_batch=self.metrics.record_batch,
         )
+        self._version = version("gr2")  # is read from a file, for which there may be no descriptor later
         self._admitted = 0  # queries of the requests being processed
         self._document_thread = ThreadPoolExecutor(1, thread_name_prefix="documents")
         self.metrics.queue_queries.set_function(lambda: self.batcher.waiting)
@@ -140,7 +141,7 @@ class Service:
             status="ok",
             model=self.folder.resolve().name,
             collection=str(self.model.provenance.get("collection", "")),
-            gr2=version("gr2"),
+            gr2=self._version,
             documents=len(self.model.docids),
             texts=self.documents.store is not None,
             bm25=self.documents.bm25 is not None,

@@ -15,7 +15,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from gr2.store import atomic_folder, read_json, verify, write_json, write_text
+from gr2.store import atomic_folder, read_json, readable, verify, write_json, write_text
 
 CHECKPOINT = "checkpoint-"
 METRICS = "metrics.jsonl"
@@ -130,15 +130,13 @@ def restore(
     if stored != settings:
         changed = ", ".join(_differences(stored, settings))
         raise ValueError(f"{checkpoint}: was written with another {changed}; it cannot be resumed")
-    network.load(load_file(checkpoint / "network.safetensors"))
-    moments: dict[int, dict[str, Tensor]] = {}
-    for name, value in load_file(checkpoint / "optimiser.safetensors").items():
-        index, _, moment = name.partition(".")
-        moments.setdefault(int(index), {})[moment] = value
-    known = optimiser.state_dict()
-    optimiser.load_state_dict({"state": moments, "param_groups": known["param_groups"]})
-    device = str(network.device)
-    mean, best = (load_file(checkpoint / f"{name}.safetensors", device) for name in ("mean", "best"))
+    mean, best = (
+        _weights(checkpoint / f"{name}.safetensors", str(network.device)) for name in ("mean", "best")
+    )
+    with readable(path := checkpoint / "network.safetensors"):
+        network.load(load_file(path))
+    with readable(path := checkpoint / "optimiser.safetensors"):
+        _load_moments(optimiser, load_file(path))
     return State(
         content["step"],
         mean,
@@ -147,6 +145,21 @@ def restore(
         content["best_value"],
         content["bad_validations"],
     )
+
+
+def _weights(path: Path, device: str) -> dict[str, Tensor]:
+    with readable(path):
+        found: dict[str, Tensor] = load_file(path, device)
+    return found
+
+
+def _load_moments(optimiser: torch.optim.Optimizer, stored: Mapping[str, Tensor]) -> None:
+    moments: dict[int, dict[str, Tensor]] = {}
+    for name, value in stored.items():
+        index, _, moment = name.partition(".")
+        moments.setdefault(int(index), {})[moment] = value
+    known = optimiser.state_dict()
+    optimiser.load_state_dict({"state": moments, "param_groups": known["param_groups"]})
 
 
 def _differences(stored: Mapping[str, Any], settings: Mapping[str, Any]) -> list[str]:

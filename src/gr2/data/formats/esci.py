@@ -74,12 +74,12 @@ def _from_bulk(path: Path) -> Iterator[Document]:
                 record.get("color") or attributes.get("Color") or details.get("Colour"),
                 " / ".join(record.get("category") or []),
             ]
-            docno, title = str(record["asin"]), record.get("title")
+            docno, title, text = str(record["asin"]), _plain([record.get("title")]), _plain(parts)
         except (orjson.JSONDecodeError, KeyError, TypeError, AttributeError):
             raise FormatError(path, line, "expected a product as a JSON object with asin and title") from None
         if not is_key(docno):
             raise FormatError(path, line, f"expected an asin without white space, found {docno[:40]!r}")
-        yield Document(docno, _plain([title]), _plain(parts))
+        yield Document(docno, title, text)
 
 
 def _from_amazon(path: Path, judged: set[str]) -> Iterator[Document]:

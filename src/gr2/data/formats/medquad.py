@@ -108,6 +108,8 @@ def _parsed(path: Path) -> ElementTree.Element:
         return ElementTree.parse(path).getroot()
     except ElementTree.ParseError as error:
         raise FormatError(path, error.position[0], f"expected XML: {error.msg}") from None
+    except (LookupError, ValueError) as error:  # of the encoding that it names
+        raise FormatError(path, 1, f"expected XML: {error}") from None
 
 
 def _text(element: ElementTree.Element | None) -> str:

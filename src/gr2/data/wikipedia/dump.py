@@ -6,6 +6,7 @@ tree is built; memory use is that of the longest page.
 
 import bz2
 import gzip
+import re
 import zlib
 from collections.abc import Callable, Iterator
 from io import BufferedIOBase, BufferedReader
@@ -22,6 +23,7 @@ FILE, CATEGORY, MEDIA = 6, 14, -2
 LONGEST_TEXT, LONGEST_TAG, DEEPEST = 64 << 20, 1 << 20, 100
 """Maximum bytes of an element's text and of a tag, and maximum depth of elements. A page of MediaWiki has at
 most 2 MiB, but a small compressed file can hold gigabytes of anything."""
+NUMBER = re.compile(r"[0-9]{1,18}")
 ENDS_EARLY = {
     expat.errors.codes[expat.errors.XML_ERROR_NO_ELEMENTS],
     expat.errors.codes[expat.errors.XML_ERROR_UNCLOSED_TOKEN],
@@ -218,7 +220,11 @@ class _Pages:
             self.parser.CharacterDataHandler = None
         if name == "page":
             self.page()
-        elif name == "namespace" and self.key.lstrip("-").isdecimal():
+        elif (
+            name == "namespace"
+            and self.path[-1] == "namespaces"
+            and NUMBER.fullmatch(self.key.removeprefix("-"))
+        ):
             self.site.namespaces[int(self.key)] = self.fields[name]
         elif name == "siteinfo":
             self.site.name = self.fields.get("sitename", "")
@@ -227,7 +233,11 @@ class _Pages:
     def page(self) -> None:
         """A page is complete."""
         title, number, space = (self.fields.get(key, "") for key in ("title", "id", "ns"))
-        if not title or not number.isdecimal() or not (space or "0").lstrip("-").isdecimal():
+        if (
+            not title
+            or not NUMBER.fullmatch(number)
+            or not NUMBER.fullmatch((space or "0").removeprefix("-"))
+        ):
             raise _NotADump(
                 f"expected a page with title, id and namespace, found {title!r}, {number!r}, {space!r}"
             )

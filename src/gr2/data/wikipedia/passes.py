@@ -8,7 +8,7 @@ and judgements are streamed.
 """
 
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from itertools import groupby, takewhile
 from pathlib import Path
@@ -77,19 +77,28 @@ def _claim(making: Path, dumps: Sequence[Path], config: WikipediaConfig, resume:
     if making.exists():
         if not resume:
             raise ValueError(f"{making}: holds an interrupted build; resume it (--resume) or remove it")
-        known = making / "about.json"
-        before = orjson.loads(known.read_bytes()) if known.is_file() else {}
-        changed = [
-            name for name, value in orjson.loads(orjson.dumps(about)).items() if before.get(name) != value
-        ]
-        pairs = zip(sources, before.get("dumps", []), strict=False)
-        same = len(list(takewhile(lambda pair: pair[0] == pair[1], pairs)))
-        if set(changed) - {"dumps"} or not same:
-            raise ValueError(f"{making}: was begun with other {', '.join(changed)}; remove it to start anew")
-        if changed:
-            _forget(making, same)
+        _drop_changed(making, about)
     making.mkdir(parents=True, exist_ok=True)
     write_json(making / "about.json", about)
+
+
+def _drop_changed(making: Path, about: Mapping[str, Any]) -> None:
+    """Drop unfinished work from dump files that have changed; refuse that of other settings.
+
+    All of it is dropped if the build was killed before it had said what it is, or while its work was removed.
+    """
+    known = making / "about.json"
+    if not known.is_file():
+        _forget(making, 0)
+        return
+    before = orjson.loads(known.read_bytes())
+    changed = [name for name, value in orjson.loads(orjson.dumps(about)).items() if before.get(name) != value]
+    pairs = zip(about["dumps"], before.get("dumps", []), strict=False)
+    same = len(list(takewhile(lambda pair: pair[0] == pair[1], pairs)))
+    if set(changed) - {"dumps"} or not same:
+        raise ValueError(f"{making}: was begun with other {', '.join(changed)}; remove it to start anew")
+    if changed:
+        _forget(making, same)
 
 
 def _forget(making: Path, same: int) -> None:
