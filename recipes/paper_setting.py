@@ -13,7 +13,7 @@ started again; `report` reads the finished cells, and names the others. If a fol
 import argparse
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -103,24 +103,30 @@ def _differences(
             yield f"{start}{name}", value
 
 
-def docids_folder(options: argparse.Namespace, path: str, scheme: str) -> Path:
-    """Where the docids of a collection are kept."""
+def docids_folder(options: argparse.Namespace, path: str, cell: Cell) -> Path:
+    """Where the docids of a cell are kept: the same texts are other tokens to another backbone."""
     asker = f".{Path(options.generator).name}" if options.generator else ""
-    name = f"{Path(path).name}.{scheme}.{options.generator_steps}{asker}"
+    backbone = f".{BACKBONE}" if cell.pretrained else ""
+    name = f"{Path(path).name}.{cell.scheme}.{options.generator_steps}{asker}{backbone}"
     return Path(options.out / name)
 
 
-def make_docids(options: argparse.Namespace, path: str, scheme: str) -> None:
-    """Build the docids of a collection, unless they are there."""
-    folder = docids_folder(options, path, scheme)
+def make_docids(options: argparse.Namespace, path: str, cell: Cell) -> None:
+    """Build the docids of a cell, unless they are there; what a generator wrote serves every backbone."""
+    folder = docids_folder(options, path, cell)
     if folder.exists():
         return
-    steps = {"scheme": scheme, "generation.steps": options.generator_steps, "generator": options.generator}
+    steps = {
+        "scheme": cell.scheme,
+        "generation.steps": options.generator_steps,
+        "generator": options.generator or options.backbone,
+    }
     config = with_settings(preset("paper").docids, {**SMALL_DOCIDS, **steps})
+    written = docids_folder(options, path, replace(cell, pretrained=False))
     context = SchemeContext(
         collection=open_collection(path),
-        backbone=options.backbone,
-        folder=folder.with_name(f"{folder.name}.making"),
+        backbone=BACKBONE if cell.pretrained else options.backbone,
+        folder=written.with_name(f"{written.name}.making"),
         config=config,
         resume=True,
         progress=True,
@@ -135,7 +141,7 @@ def trial(options: argparse.Namespace, path: str, cell: Cell) -> Trial:
         collection=path,
         backbone=BACKBONE if cell.pretrained else options.backbone,
         plan=settings(options, cell),
-        docids=str(docids_folder(options, path, cell.scheme)),
+        docids=str(docids_folder(options, path, cell)),
         fold=0 if open_collection(path).folds else None,
     )
 
@@ -144,7 +150,7 @@ def run_cells(options: argparse.Namespace) -> None:
     """Run what is missing, in order."""
     for path in options.collections:
         for cell in CELLS:
-            make_docids(options, path, cell.scheme)
+            make_docids(options, path, cell)
             sweep([trial(options, path, cell)], options.out, workers=1)
 
 
@@ -170,9 +176,9 @@ def report(options: argparse.Namespace, path: str) -> dict[str, Any]:
         "means": {each.name: each.means for each in evaluations},
         **{f"against {name}": rows for name, rows in tested.items()},
         "docids": {
-            scheme: Docids.load(folder).clashes
-            for scheme in sorted({cell.scheme for cell in CELLS})
-            if (folder := docids_folder(options, path, scheme)).exists()
+            folder.name.partition(".")[2]: Docids.load(folder).clashes
+            for folder in sorted({docids_folder(options, path, cell) for cell in CELLS})
+            if folder.exists()
         },
         "cpu minutes": {name: minutes(folder) for name, folder in done.items()},
         "not run": missing,
