@@ -341,6 +341,8 @@ def test_import_reads_csv_and_names_all_bad_lines(gr2, tmp_path):
     made = read_folder(tmp_path / "out")
     assert [document.text for document in made.documents] == ["red, round", "sour"]
     assert made.split("test") == {"7": {"x2": 2}}
+    alone = gr2("collection", "import", *files[:2], "--out", tmp_path / "alone", *columns[:5])
+    assert "2 documents, 0 queries, no judgements, fingerprint" in alone
     with (tmp_path / "items.csv").open("a") as items:
         items.writelines(f"x {number},odd\n" for number in range(25))
     lines = refused(gr2, "collection", "import", *files).splitlines()

@@ -76,7 +76,7 @@ def test_other_times_are_refused(text):
         seconds(text)
 
 
-@pytest.mark.parametrize("time", [1, 59.2, 120, 121, 3600, 3660, 36001])
+@pytest.mark.parametrize("time", [1, 59.2, 60, 120, 121, 3600, 3660, 36001])
 def test_a_time_is_written_as_it_is_read_and_never_shorter(time):
     assert time <= seconds(written(time)) <= time + 60
 
@@ -150,6 +150,17 @@ def test_a_slow_beginning_does_not_change_how_documents_are_read(clock, tmp_path
     assert found == Encoded(WANTED)
 
 
+def test_loading_the_encoder_says_nothing_about_its_pace(clock, tmp_path):
+    """It takes three quarters of the time for encoding, and what follows fits into the rest."""
+    budget = budget_of(tmp_path, clock, 1000)
+
+    def encode(how, watch):
+        clock.now += 300
+        encoding(clock, lambda how, share: 90.0)(how, watch)
+
+    assert encode_within(budget, WANTED, encode) == Encoded(WANTED)
+
+
 def test_what_is_half_done_is_finished(clock, tmp_path):
     budget = budget_of(tmp_path, clock, 1000)
     found = encode_within(budget, WANTED, encoding(clock, lambda how, share: 300 if share < 0.5 else 3000))
@@ -190,6 +201,16 @@ def test_what_was_left_undone_is_told_with_a_budget_that_suffices(clock, tmp_pat
     assert "everything fitted" in left_undone(larger, plan, WANTED)
 
 
+def test_a_budget_that_was_exceeded_is_told(clock, tmp_path):
+    budget = budget_of(tmp_path, clock, 60)
+    encode_within(budget, WANTED, encoding(clock, lambda how, share: 500.0))
+    plan = StepPlan(budget, 100)
+    trained(plan, clock, lambda step: 10.0)
+    said = left_undone(budget, plan, WANTED)
+    assert "95 of 100 training steps" in said
+    assert said.endswith(f"; {written(budget.spent())} were used of 1m, because even the least took longer")
+
+
 def test_encoding_says_how_far_it_is_and_can_be_ended(checkpoints):
     texts, shares = [" ".join(["baka"] * n) for n in range(1, 65)], list[float]()
     encoder = Encoder.load(checkpoints["encoder"])
@@ -199,4 +220,4 @@ def test_encoding_says_how_far_it_is_and_can_be_ended(checkpoints):
     assert steps == sorted(steps, reverse=True), "a share of the tokens: the longest texts come first"
     ticks = iter(range(1000))
     with pytest.raises(TooSlow):
-        encoder.encode(texts, watch=within(0.1, lambda: float(next(ticks))))
+        encoder.encode(texts, batch=4, watch=within(0.1, lambda: float(next(ticks))))

@@ -78,7 +78,9 @@ def test_without_a_budget_nothing_depends_on_the_clock(backbone, tmp_path, monke
 def test_a_short_time_means_few_steps(backbone, tmp_path):
     job = job_of(backbone, tmp_path / "model")
     said = told(job)
-    assert "left undone for lack of time: what documents say after their first 16 tokens and 15 of 20" in said
+    assert re.search(
+        "left undone for lack of time: .*15 of 20 training steps; --budget .* is probably enough", said
+    )
     model = GR2.from_pretrained(tmp_path / "model")
     assert model.provenance["training"]["schedule"]["steps"] == 5, "what was trained, not what was wanted"
     logged = (tmp_path / "model.training" / "joint" / "metrics.jsonl").read_text().splitlines()

@@ -12,7 +12,8 @@ CONTROL_MEASURES = ("nDCG@20", "P@20", "ERR@20", "Hits@1", "Hits@10")
 
 def headline(collection: Collection) -> str:
     """The first line of every output: name, sizes, grades, fingerprint."""
-    kinds = {0: "nothing judged relevant", 1: "binary judgements"}
+    none = "nothing judged relevant" if any(collection.qrels.values()) else "no judgements"
+    kinds = {0: none, 1: "binary judgements"}
     grades = kinds.get(collection.grades, f"grades 1-{collection.grades}")
     return (
         f"{collection.name}: {len(collection.docnos):,} documents, {len(collection.queries):,} queries, "

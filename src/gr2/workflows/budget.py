@@ -50,12 +50,12 @@ def seconds(text: str) -> float:
 
 
 def written(time: float) -> str:
-    """A time as it is typed, in whole minutes from two minutes on.
+    """A time as it is typed, rounded up: in whole minutes from a minute on.
 
-    >>> written(75.2), written(5400), written(121)
-    ('76s', '1h30m', '3m')
+    >>> written(42.2), written(60), written(5400), written(121)
+    ('43s', '1m', '1h30m', '3m')
     """
-    if time <= 120:
+    if time < 60:
         return f"{max(1, ceil(time))}s"
     hours, minutes = divmod(ceil(time / 60), 60)
     return f"{hours}h" * bool(hours) + f"{minutes}m" * bool(minutes)
@@ -122,18 +122,22 @@ def ways(wanted: VectorConfig) -> list[VectorConfig]:
 def within(limit: float, clock: Clock) -> Watch:
     """What raises `TooSlow` once it is clear that encoding takes longer than `limit` seconds.
 
-    The pace is that of the second half of the time so far, so a slow beginning is soon forgotten.
+    The pace is that of the second half of the time since the first batch: loading the encoder is no part of
+    it, and a slow beginning is soon forgotten.
     """
     begun = clock()
-    past = deque([(0.0, 0.0)])  # seconds and share done, from half of the time so far on
+    past = deque[tuple[float, float]]()  # seconds and share done, from half of the time so far on
+    first = 0.0
 
     def watch(done: float) -> None:
+        nonlocal first
         spent = clock() - begun
+        first = first if past else spent
         past.append((spent, done))
-        while len(past) > 1 and past[1][0] <= spent / 2:
+        while len(past) > 1 and past[1][0] <= (first + spent) / 2:
             past.popleft()
         before, share = past[0]
-        if spent < TOO_EARLY * limit or done >= TOO_LATE or done <= share:
+        if spent - first < TOO_EARLY * limit or done >= TOO_LATE or done <= share:
             return
         needed = spent + (1 - done) * (spent - before) / (done - share)
         if needed > limit:
@@ -221,6 +225,10 @@ def left_undone(budget: Budget, plan: StepPlan, wanted: VectorConfig) -> str:
         undone.append(f"{plan.useful - plan.steps:,} of {plan.useful:,} training steps")
         extra += plan.missing()
     if not undone:
-        return f"budget: everything fitted; {written(budget.spent())} of {written(budget.seconds)} were used"
-    enough = written((budget.spent() + extra) / (1 - MEASURING))
-    return f"left undone for lack of time: {' and '.join(undone)}; --budget {enough} is probably enough"
+        return f"budget: everything fitted; {written(budget.spent())} were used of {written(budget.seconds)}"
+    enough, used = written((budget.spent() + extra) / (1 - MEASURING)), budget.spent()
+    over = f"; {written(used)} were used of {written(budget.seconds)}, because even the least took longer"
+    return (
+        f"left undone for lack of time: {' and '.join(undone)}; --budget {enough} is probably enough"
+        + over * (used > budget.seconds)
+    )

@@ -60,7 +60,7 @@ def train_generator(
     generator.about = {"pairs": digest.hexdigest(), "generator": Path(backbone).name}
     held = generator.parted()[1]
     if not held.docnos:
-        raise ValueError(f"too few texts to hold some out: found {len(set(texts))}")
+        raise ValueError(f"too few texts to hold some out for measuring: found {len(set(texts))}, give 100")
     before = _measured(generator, held)
     with progress_bar("generator", config.steps, show=progress) as update:
         making = Workspace(out).making

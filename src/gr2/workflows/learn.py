@@ -75,7 +75,7 @@ class Learned:
         if not self.learned:
             return (
                 f"No gain yet: the model stays as it is. On {found.queries} judged queries, nDCG@20 is "
-                f"{before} now and {after} if they are learned from without having been seen ({sure})."
+                f"{before} now, and {after} if the model learns from the other queries ({sure})."
             )
         return (
             f"Learned from {self.queries} judged queries in {self.seconds:.0f} s: on queries it did not see, "
