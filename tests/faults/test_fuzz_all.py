@@ -132,7 +132,7 @@ def cases(name: str) -> list[Path]:
 
 
 BODIES = {
-    "/search": b'{"query": ["baka beke"], "k": 3, "filter": {"docnos": ["d07"]}, "bm25": true, "explain": 1}',
+    "/search": b'{"query": ["baka beke"], "k": 3, "filter": {"docnos": ["d07"]}, "explain": true}',
     "/judgements": b'[{"query": "baka", "docno": "d01", "grade": 1, "judge": "ann", "qid": ""}]',
     "/rollback": b'{"number": 7}',
 }
@@ -154,6 +154,8 @@ def test_a_broken_body_is_answered_or_refused(path, size, served_folder, tmp_pat
     count, codes = FEW if size == "small" else int(8000 * LARGE), Counter()
     headers = {"content-type": "application/json"}
     with TestClient(app, raise_server_exceptions=False) as client:
+        whole = client.post(path, content=BODIES[path], headers=headers).status_code
+        assert whole == {"/search": 200, "/judgements": 201, "/rollback": 409}[path]
         for data in mutants([BODIES[path]], (path, size), count):
             reply = client.post(path, content=data, headers=headers)
             codes[reply.status_code] += 1

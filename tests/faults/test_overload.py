@@ -21,7 +21,7 @@ from gr2.model.gr2 import GR2
 from gr2.store import atomic_folder, write_text
 
 QUERIES = [f"baka beke {word}" for word in ("biki", "boko", "buku", "dake", "deki", "diko")]
-PATIENCE = 60  # seconds: a busy machine must not fail a test
+PATIENCE = 240  # seconds: a busy machine must not fail a test
 linux = pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="needs /proc")
 
 
@@ -67,14 +67,14 @@ def descriptors(process) -> int:
 
 @linux
 def test_a_flood_is_answered_as_offline_or_turned_away_and_leaves_nothing(server, served_model):
-    """Every request within a moment, with slow clients among them; the queue takes four."""
+    """All requests at once, with slow clients among them; the queue takes four."""
     process, address = server("--queue", 4, "--batch", 2, "--no-bm25")
     port, expected = port_of(address), rankings(served_model)
     before = descriptors(process)
     slow = [socket.create_connection(("127.0.0.1", port)) for _ in range(20)]
     for client in slow:
         client.sendall(b"POST /search HTT")
-    found = asyncio.run(flood(port, 300, pace=0.0005))
+    found = asyncio.run(flood(port, 300, pace=0))
     codes = [status for _, status, _, _ in found]
     assert set(codes) == {200, 503}
     for query, status, headers, reply in found:
@@ -115,8 +115,9 @@ def test_a_service_without_file_descriptors_serves_who_is_connected_and_then_eve
     assert status == 200 and ranking(reply) == expected[QUERIES[1]]
     known.close()
     process.terminate()
-    said = process.communicate(timeout=PATIENCE)[1]
-    assert said == "no file descriptor is left: new clients wait until others leave\n"
+    said = process.communicate(timeout=PATIENCE)[1].splitlines()
+    assert set(said) == {"no file descriptor is left: new clients wait until others leave"}
+    assert len(said) < 10, "it is said once a minute"
 
 
 def answered(connection: socket.socket) -> int:

@@ -63,15 +63,15 @@ def test_a_collection_from_wikipedia(most, tmp_path, monkeypatch):
     check_resumed(tmp_path, most, lambda inside: build(dumps, inside / "out", WikipediaConfig(), resume=True))
 
 
-@pytest.mark.parametrize("most", [2, pytest.param(MANY, marks=pytest.mark.slow)])
-def test_an_index(most, tmp_path, monkeypatch):
+@pytest.mark.slow
+def test_an_index(tmp_path):
     backbone = str(tiny.save_checkpoint(tmp_path / "checkpoint", "encoder"))
     config = GenerativeConfig(backbone=backbone)
 
     def job(inside: Path) -> None:
         index(IndexJob(collection=tiny.graded(), out=inside / "out", config=config, resume=True))
 
-    check_resumed(tmp_path, most, job, but=REPORT)
+    check_resumed(tmp_path, MANY, job, but=REPORT)
 
 
 @pytest.mark.slow

@@ -2,11 +2,11 @@
 
 import json
 import os
-import signal
 import sys
 from pathlib import Path
 
 import pytest
+from helpers.killing import killed_at_each
 
 from gr2.store import MANIFEST, atomic_folder, verify, write_json, writing
 from gr2.workflows import versions as module
@@ -151,58 +151,39 @@ def test_a_rollback_brings_back_a_model_that_such_a_disk_lost(model):
 # --- killed
 
 
-def killed(action, at: int) -> bool:
-    """Run an action in a process that is killed before its n-th file operation; False if it got through."""
-    child = os.fork()
-    if child == 0:
-        done = 0
-
-        def count(event: str, arguments: tuple) -> None:
-            nonlocal done
-            if event in ("open", "ctypes.dlsym") or event.split(".")[0] in ("os", "shutil", "tempfile"):
-                done += 1
-                if done == at:
-                    os.kill(os.getpid(), signal.SIGKILL)
-
-        sys.addaudithook(count)
-        try:
-            action()
-        finally:
-            os._exit(1 if sys.exc_info()[0] else 0)
-    _, status = os.waitpid(child, 0)
-    assert status in (0, signal.SIGKILL), f"the child failed with {status}"
-    return status != 0
-
-
+@pytest.mark.parametrize("most", [20, pytest.param(100_000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     ("action", "new"), [(lambda folder: publish(folder, "c", keep=1), "c"), (lambda f: rollback(f, 1), "a")]
 )
-def test_a_process_killed_at_any_file_operation_leaves_the_old_model_or_the_new_one(tmp_path, action, new):
+def test_a_process_killed_at_any_file_operation_leaves_the_old_model_or_the_new_one(
+    tmp_path, action, new, most
+):
     if not writing.exchange(tmp_path, tmp_path):
         pytest.skip("this file system cannot exchange folders")
-    seen = set()
-    for at in range(1, 1000):
-        folder = tmp_path / str(at) / "model"
-        with atomic_folder(folder) as temporary:
+
+    def prepare(inside: Path) -> None:
+        with atomic_folder(inside / "model") as temporary:
             (temporary / "weights").write_bytes(b"weights")
             write_model(temporary, "a")
-        publish(folder, "b")
-        went_on = not killed(lambda folder=folder: action(folder), at)
+        publish(inside / "model", "b")
+
+    seen = set()
+    for inside, _ in killed_at_each(
+        tmp_path, most, prepare, lambda inside: lambda say: action(inside / "model")
+    ):
+        folder = inside / "model"
         verify(folder)
         assert (folder / "weights").read_bytes() == b"weights"
         found = names(folder)
         seen.add(found[max(found)])
         assert set(found.values()) >= {"b"} and list(found) == sorted(found)
-        if went_on:
-            break
         publish(folder, "d", keep=9)  # the next publication works, and removes what the killed one left
         assert "b" in names(folder).values() and chosen(folder) == "d"
         assert all(
             p.name == ".lock" or p.name.isdecimal() for p in module.Workspace(folder).versions.iterdir()
         )
-    assert at > 30, "the operations were not counted"
-    assert went_on and chosen(folder) == new
     assert seen == {"b", new}
+    assert chosen(tmp_path / "0" / "model") == new
 
 
 def test_two_publications_at_once_both_leave_their_version(model):
