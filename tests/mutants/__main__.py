@@ -70,6 +70,8 @@ class Task:
     source: str
     tests: tuple[tuple[str, ...], ...]
     """Run one after the other until some test fails."""
+    why: str = ""
+    """Why no test can fail."""
 
 
 def tasks() -> Iterator[Task]:
@@ -85,7 +87,8 @@ def tasks() -> Iterator[Task]:
         )
     for file, tests in MECHANICAL.items():
         for change in sampled(source_of(file), NUMBER, SEED):
-            yield Task("mechanical", file, f"line {change.line}: {change.what}", change.source, tests)
+            why = EQUIVALENT.get((file, change.text, change.what), "")
+            yield Task("mechanical", file, f"line {change.line}: {change.what}", change.source, tests, why)
 
 
 def source_of(file: str) -> str:
@@ -104,8 +107,7 @@ def tried(chosen: list[Task]) -> Iterator[Row]:
         for task in chosen:
             with copy.changed(task.file, task.source):
                 killed, seconds = copy.run_until_one_fails(task.tests, log)
-            why = "" if killed else EQUIVALENT.get((task.file, task.what), "")
-            yield Row(task.kind, task.file, task.what, killed, seconds, why)
+            yield Row(task.kind, task.file, task.what, killed, seconds, "" if killed else task.why)
 
 
 def summary(rows: list[Row]) -> list[dict[str, object]]:

@@ -1,4 +1,4 @@
 """Mechanical changes that no test can notice, because the program does the same, and why."""
 
-EQUIVALENT: dict[tuple[str, str], str] = {}
-"""The file and what was changed → the reason."""
+EQUIVALENT: dict[tuple[str, str, str], str] = {}
+"""The file, the line and what was changed in it → the reason."""
