@@ -40,6 +40,7 @@ MECHANICAL = {
             "training/test_gradients.py::test_the_gradient_of_parts_is_that_of_the_whole_batch",
             "training/test_fit.py::test_documents_alone_are_learned_with_a_frozen_encoder_too",
             "training/test_distributed.py::test_two_ranks_end_with_the_weights_of_one_process_that_has_both_batches",
+            "test_device.py",
             "test_extend.py",
         ),
     ),
@@ -110,15 +111,26 @@ def tried(chosen: list[Task]) -> Iterator[Row]:
             yield Row(task.kind, task.file, task.what, killed, seconds, "" if killed else task.why)
 
 
-def summary(rows: list[Row]) -> list[dict[str, object]]:
-    """The share of noticed changes, by kind and file."""
-    found = []
-    for kind, file in dict.fromkeys((row.kind, row.file) for row in rows):
-        some = [row for row in rows if (row.kind, row.file) == (kind, file)]
+def summary(rows: list[Row]) -> list[dict[str, str | int]]:
+    """The number of changes and of noticed ones: by hand for each package, mechanical for each file."""
+    found: list[dict[str, str | int]] = []
+    for kind, place in dict.fromkeys((row.kind, _place(row)) for row in rows):
+        some = [row for row in rows if (row.kind, _place(row)) == (kind, place)]
         killed, equivalent = sum(row.killed for row in some), sum(bool(row.why) for row in some)
         counts = {"changes": len(some), "killed": killed, "equivalent": equivalent}
-        found.append({"kind": kind, "file": file, **counts})
-    return found
+        found.append({"kind": kind, "place": place, **counts})
+    return sorted(found, key=lambda each: (each["kind"], each["place"]))
+
+
+def _place(row: Row) -> str:
+    return row.file.split("/")[0] if row.kind == "by hand" else row.file
+
+
+def as_table(rows: list[Row]) -> str:
+    """The summary as it stands in docs/tests.md."""
+    lines = ["| changes | of | made | noticed | equivalent |", "|---|---|---:|---:|---:|"]
+    line = "| {kind} | `{place}` | {changes} | {killed} | {equivalent} |"
+    return "\n".join([*lines, *(line.format(**each) for each in summary(rows))])
 
 
 def main() -> None:
@@ -132,8 +144,7 @@ def main() -> None:
     chosen = [t for t in tasks() if given.kind in (None, t.kind) and t.file.startswith(files)]
     rows = [shown(row) for row in tried(chosen)]
     left = [row for row in rows if not row.killed and not row.why]
-    for each in summary(rows):
-        print("{kind:10}  {killed:3} of {changes:3} killed, {equivalent} equivalent  {file}".format(**each))
+    print(as_table(rows))
     minutes = sum(row.seconds for row in rows) / 60
     print(f"{len(rows)} changes, {len(left)} survived; {minutes:.1f} CPU-minutes")
     if given.json:
