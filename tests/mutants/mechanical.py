@@ -8,6 +8,7 @@ import random
 from collections.abc import Iterator
 from copy import deepcopy
 from dataclasses import dataclass
+from os.path import commonprefix
 
 SWAPPED: dict[type[ast.AST], type[ast.AST]] = {
     ast.Add: ast.Sub,
@@ -47,6 +48,8 @@ class Change:
     """One changed version of a file."""
 
     line: int
+    text: str
+    """That line."""
     what: str
     """The changed expression, before and after."""
     source: str
@@ -64,7 +67,8 @@ def changes(source: str) -> list[Change]:
             before = ast.unparse(target)
             parent_field, other = _others(target)[number]
             after = _put(copy, target, parent_field, other)
-            found.append(Change(node.lineno, f"{_short(before)} → {_short(after)}", ast.unparse(copy)))
+            text = source.splitlines()[node.lineno - 1].strip()
+            found.append(Change(node.lineno, text, _shown(before, after), ast.unparse(copy)))
     return found
 
 
@@ -134,5 +138,11 @@ def _put(tree: ast.AST, node: ast.expr, name: str, other: ast.AST) -> str:
     return ast.unparse(other)
 
 
-def _short(text: str) -> str:
-    return text if len(text) <= 60 else f"{text[:57]}..."
+def _shown(before: str, after: str) -> str:
+    """Both, without the beginning that they share if they are long."""
+    shared = len(commonprefix([before, after]))
+    start = max(0, shared - 30) if len(before) > 60 else 0
+    cut = "…" if start else ""
+    return " → ".join(
+        f"{cut}{text[start : start + 60]}{'…' * (len(text) > start + 60)}" for text in (before, after)
+    )

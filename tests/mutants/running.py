@@ -12,7 +12,6 @@ import os
 import shutil
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -20,16 +19,6 @@ OWN = ("gr2", "helpers", "mutants", "conftest", "test_", "tests", "__main__")
 """What the names of modules begin with that a child must import itself."""
 TIMEOUT = 300
 """Seconds of CPU time after which tests count as failed: a change may make them run forever."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Outcome:
-    """What the tests said."""
-
-    killed: bool
-    """Whether some test failed."""
-    seconds: float
-    """CPU time."""
 
 
 class Copy:
@@ -61,14 +50,24 @@ class Copy:
             path.write_text(before, encoding="utf-8")
             os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
 
-    def run(self, tests: Sequence[str], log: Path) -> Outcome:
-        """Run tests, named by their paths below tests/; what they print goes to the log."""
+    def run_until_one_fails(self, stages: Sequence[Sequence[str]], log: Path) -> tuple[bool, float]:
+        """Run some tests, then others unless one has failed: whether one has, and the seconds of CPU time."""
+        spent = 0.0
+        for tests in stages:
+            failed, seconds = self.run(tests, log)
+            spent += seconds
+            if failed:
+                return True, spent
+        return False, spent
+
+    def run(self, tests: Sequence[str], log: Path) -> tuple[bool, float]:
+        """Run tests, named by their paths below tests/, until one fails; what they print goes to the log."""
         child = os.fork()
         if child == 0:
             os._exit(self._child(tests, log))
         _, status, usage = os.wait4(child, 0)
         failed = os.waitstatus_to_exitcode(status) != 0  # a file that cannot be imported is noticed too
-        return Outcome(killed=failed, seconds=round(usage.ru_utime + usage.ru_stime, 1))
+        return failed, usage.ru_utime + usage.ru_stime
 
     def _child(self, tests: Sequence[str], log: Path) -> int:
         """Run pytest with `gr2` of the copy; the exit code."""

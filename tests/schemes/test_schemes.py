@@ -299,6 +299,20 @@ def test_every_family_writes_docids(checkpoints, tmp_path, scheme, family):
     assert {result.docno for result in model.search("baka", k=5)} <= set(docids.docnos)
 
 
+@pytest.mark.parametrize(("scheme", "regularised"), [("query", False), ("fusion", True)])
+def test_only_fusion_has_the_latent_space(t5, tmp_path, monkeypatch, scheme, regularised):
+    seen = []
+
+    def stop(collection, backbone, config, **options):
+        seen.append(config.fusion.regularised)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("gr2.schemes.fusion.generator.DocidGenerator.of", stop)
+    with pytest.raises(KeyboardInterrupt):
+        made(scheme, with_queries(), t5, tmp_path, generation=FAST)
+    assert seen == [regularised]
+
+
 def test_another_checkpoint_may_write_than_the_one_that_reads(checkpoints, tmp_path):
     backbone, generator = checkpoints["encoder"], checkpoints["bart"]
     docids = made("fusion", with_queries(), backbone, tmp_path, generator=str(generator))

@@ -495,6 +495,8 @@ def test_total_weighs_and_averages():
     assert losses.total(*parts).item() == 2 + 5.5 + 3
     assert losses.total(*parts, gamma=0.5).item() == 1 + 5.5 + 3
     assert losses.total(*parts, gamma=0.0).item() == 5.5 + 3  # the MLE variant
+    nothing = torch.tensor([])
+    assert losses.total(torch.tensor([3.0]), nothing, nothing).item() == 3, "a single query, no text"
     twice = [torch.cat([part, part]) for part in parts]
     assert losses.total(*twice) == losses.total(*parts)  # batch size does not change the step
 

@@ -6,6 +6,7 @@ import pytest
 import torch
 from helpers import tiny
 
+from gr2.docids.trie import Trie
 from gr2.training import losses
 from gr2.training.batches import Batches, Examples
 from gr2.training.config import BatchConfig, ObjectiveConfig, TrainingConfig, with_settings
@@ -61,6 +62,41 @@ def test_the_sum_of_losses_is_named_with_a_plus(monkeypatch):
         Objective([[2], [3]], None, 1, ObjectiveConfig(query_loss="mle+nothing"))
     with pytest.raises(ValueError, match="must not have a +"):
         register_variant("one+two", "two losses", query_loss=lambda *_: torch.zeros(1))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (lambda likelihood, grades, levels: 0.0, r"value per query \[9\], not float"),
+        (lambda likelihood, grades, levels: likelihood.sum(), r"value per query \[9\], not \[\]"),
+        (lambda likelihood, grades, levels: torch.zeros(9, 2), r"value per query \[9\], not \[9, 2\]"),
+        (lambda likelihood, grades, levels: torch.zeros(9), "does not depend on the log-likelihoods"),
+    ],
+)
+def test_a_loss_of_ones_own_is_checked(batch, wrong, message):
+    (network, drawn, states, texts), objective, _ = batch
+    own = objective("MLE")
+    own.query_losses = {"custom": wrong}
+    with pytest.raises(ValueError, match=message):
+        own(network, drawn, states, texts)
+
+
+def test_a_loss_of_ones_own_replaces_the_configured_one(batch):
+    (network, drawn, states, texts), objective, likelihoods = batch
+    usual = objective("CE")
+
+    def double(likelihood, grades, levels):
+        return 2 * losses.mle_q(likelihood, grades, levels=levels)
+
+    own = Objective([[2], [3]], Trie.from_sequences([[2], [3]], end=1), 3, usual.config, query_loss=double)
+    own.forced = usual.forced
+    found = own(network, drawn, states, texts)["mle_q"]
+    torch.testing.assert_close(found, 2 * losses.mle_q(likelihoods[0.3], drawn.grades, levels=3).mean())
+
+
+def test_nothing_costs_nothing(batch):
+    _, objective, _ = batch
+    assert float(objective("gr2").total({})) == 0.0
 
 
 def test_l_is_the_highest_grade_of_the_training_judgements(t5):

@@ -75,6 +75,13 @@ def test_each_loss_is_the_one_of_its_name(variant):
     assert float(found) == pytest.approx(float(by_hand(variant, base, rows)), rel=1e-5)
 
 
+def test_the_losses_of_lr_mle_are_added_up():
+    _, base, rows = problem()
+    found = loss_of("LR-MLE")(base, Judged.of(rows, DOCNOS)).sum()
+    both = by_hand("LR", base, rows) + by_hand("MLE", base, rows)
+    assert float(found) == pytest.approx(float(both), rel=1e-4)
+
+
 def test_lr_is_lambda_rank_alone():
     _, base, rows = problem()
     judged = Judged.of(rows, DOCNOS)
