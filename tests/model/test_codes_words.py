@@ -76,7 +76,7 @@ def test_phi_is_the_dense_score_of_the_reconstruction_and_the_words(built, bert)
 
 def test_nothing_is_kept_of_a_document_but_codes_and_words(built, model):
     for one in (GR2.from_pretrained(built[0]).look_ahead, model.look_ahead):
-        assert set(one.bytes_per_document) <= {"codes", "words", "memory"}
+        assert set(one.bytes_per_document) == {"codes", "words"}
         assert one.bytes_per_document["codes"] == 3 and isinstance(one.bm25, WordWeights)
     assert model.look_ahead.nbytes["codebooks"] == 2 * 3 * 8 * 32 * 4, "the quantiser's and what was learned"
     numbered = [row for row in model.docids.tokens if len(row) > 3]

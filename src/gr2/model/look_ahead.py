@@ -35,10 +35,10 @@ Words = BM25 | WordWeights
 Judgement = int | float
 """A grade, which is an integer, or a teacher's weight, which is a float in (0, 1]."""
 DECIMALS = 4  # of φ; further digits depend on how a matrix product is split into blocks
-CODEBOOKS, VOCABULARY, ENCODER = "codebooks", "vocabulary", "static encoder"
-FIXED = (CODEBOOKS, VOCABULARY, ENCODER)
+CODEBOOKS, VOCABULARY, MEMORY, ENCODER = "codebooks", "vocabulary", "memory", "static encoder"
+FIXED = (CODEBOOKS, VOCABULARY, MEMORY, ENCODER)
 """Names of sizes that do not grow with the number of documents, or ever more slowly: the vectors of codes,
-the terms of a few words per document, and an encoder."""
+the terms of a few words per document, the judged queries, and an encoder."""
 FLOOR = 1e-3
 """What a document without any memory counts as, in the logarithm."""
 
@@ -278,7 +278,7 @@ class LookAhead:
             found[CODEBOOKS] += offsets.vectors.nbytes
         elif offsets is not None:
             found["learned"] = offsets.nbytes
-        found |= {} if self.memory is None else {"memory": self.memory.nbytes}
+        found |= {} if self.memory is None else {MEMORY: self.memory.nbytes}
         found |= {} if self.encoder is None else {ENCODER: self.encoder.nbytes}
         return found
 
