@@ -129,6 +129,8 @@ def test_walking_the_trie_gives_the_same_documents(model, bert, learned):
 
 
 def test_new_documents_get_codes_and_words_and_old_ones_stay(built, model):
+    remembers = replace(model.look_ahead.config, memory=0.5)
+    model = model.with_look_ahead(model.look_ahead.with_config(remembers))
     texts, queries = queries_of(model)
     new = [Document("a-new", "tiny", tiny.some_words(900)), Document("z-new", "", "unheard " * 3)]
     vectors = np.stack([queries[0], -queries[1]])
