@@ -27,7 +27,7 @@ from gr2.model.product_quantiser import faiss, one_thread
 from gr2.model.residual_encoder import encode_residual
 from gr2.model.text_encoder import load_encoder
 from gr2.model.vector_storage import CodeVectors
-from gr2.schemes.clusters import SAMPLE, residual_codes
+from gr2.schemes.clusters import residual_codes
 from gr2.store import atomic_file, write_json
 from gr2.text import sentences
 
@@ -35,7 +35,11 @@ Floats = NDArray[np.float32]
 Ints = NDArray[np.int64]
 Search = Callable[[Floats], Ints]
 """Queries [Q, W] → the places of the `DEPTH` nearest texts of each, in any order."""
+System = tuple[str, int, float, Search]
+"""A name, bytes per text, CPU-seconds to learn and encode, and the search."""
 DEPTH, QUERIES, WORDS, BLOCK, TIMED = 20, 500, 8, 10_000, 50
+SAMPLE = 1 << 14
+"""Vectors from which quantisers learn: 64 for each code."""
 FLAT = "exact"
 
 
@@ -53,7 +57,9 @@ def encoded(texts: list[str], options: argparse.Namespace) -> Floats:
     """Their vectors, kept block by block."""
     encoder, blocks = load_encoder(options.backbone), []
     for start in range(0, len(texts), BLOCK):
-        path = options.out / f"sentences.{len(texts)}.{options.tokens}.{start}.safetensors"
+        path = (
+            options.out / f"{Path(options.backbone).name}.{len(texts)}.{options.tokens}.{start}.safetensors"
+        )
         if not path.exists():
             found = encoder.encode(texts[start : start + BLOCK], max_tokens=options.tokens)
             with atomic_file(path) as temporary:
@@ -63,31 +69,44 @@ def encoded(texts: list[str], options: argparse.Namespace) -> Floats:
     return np.concatenate(blocks)
 
 
-def searches(corpus: Floats, sizes: list[int]) -> Iterator[tuple[str, int, float, Search]]:
-    """Every system: its name, bytes per text, CPU-seconds to learn and encode, and its search."""
-    width, most = corpus.shape[1], max(sizes)
+def searches(corpus: Floats, sizes: list[int]) -> Iterator[System]:
+    """Every system, the cheapest first."""
     sample = corpus[np.linspace(0, len(corpus) - 1, min(len(corpus), SAMPLE)).astype(np.int64)]
-    flat = faiss().IndexFlatIP(width)
+    flat = faiss().IndexFlatIP(corpus.shape[1])
     flat.add(corpus)
-    yield FLAT, 4 * width, 0.0, _of_index(flat)
-    started = time.process_time()
-    books = residual_codes(sample, places=most, codes=256)[1].reshape(most, 256, width)
+    yield FLAT, 4 * corpus.shape[1], 0.0, _of_index(flat)
+    yield from _product(sample, corpus, sizes)
+    yield from _ours(sample, corpus, sizes)
+    yield from _faiss_residual(sample, corpus, sizes)
+    yield from _rotated(sample, corpus, sizes)
+
+
+def _ours(sample: Floats, corpus: Floats, sizes: list[int]) -> Iterator[System]:
+    started, most = time.process_time(), max(sizes)
+    books = residual_codes(sample, places=most, codes=256)[1].reshape(most, 256, -1)
     learned = time.process_time() - started
     for size in sizes:
         started = time.process_time()
         codes = encode_residual(corpus, books[:size]).astype(np.uint8)
         spent = learned * size / most + time.process_time() - started
         yield "residual codes", size, spent, _of_codes(CodeVectors(codes, books[:size]))
+
+
+def _product(sample: Floats, corpus: Floats, sizes: list[int]) -> Iterator[System]:
     for size in sizes:
-        yield (
-            "faiss PQ",
-            size,
-            *_indexed(faiss().IndexPQ(width, size, 8, faiss().METRIC_INNER_PRODUCT), sample, corpus),
-        )
+        index = faiss().IndexPQ(corpus.shape[1], size, 8, faiss().METRIC_INNER_PRODUCT)
+        yield "faiss PQ", size, *_indexed(index, sample, corpus)
+
+
+def _rotated(sample: Floats, corpus: Floats, sizes: list[int]) -> Iterator[System]:
     for size in sizes:
-        inner = faiss().IndexPQ(width, size, 8, faiss().METRIC_INNER_PRODUCT)
-        turned = faiss().IndexPreTransform(faiss().OPQMatrix(width, size), inner)
+        inner = faiss().IndexPQ(corpus.shape[1], size, 8, faiss().METRIC_INNER_PRODUCT)
+        turned = faiss().IndexPreTransform(faiss().OPQMatrix(corpus.shape[1], size), inner)
         yield "faiss OPQ", size, *_indexed(turned, sample, corpus)
+
+
+def _faiss_residual(sample: Floats, corpus: Floats, sizes: list[int]) -> Iterator[System]:
+    width, most = corpus.shape[1], max(sizes)
     whole, started = _residual(width, most), time.process_time()
     whole.train(sample)
     learned = time.process_time() - started
@@ -122,9 +141,8 @@ def _of_codes(coded: CodeVectors) -> Search:
     return lambda queries: np.argpartition(-coded.dot(queries), DEPTH, axis=1)[:, :DEPTH]
 
 
-def measured(corpus: Floats, queries: Floats, sizes: list[int]) -> list[dict[str, Any]]:
+def measured(corpus: Floats, queries: Floats, sizes: list[int]) -> Iterator[dict[str, Any]]:
     """A row for each system and size."""
-    rows: list[dict[str, Any]] = []
     exact: Ints = np.zeros((0, DEPTH), np.int64)
     for name, size, spent, search in searches(corpus, sizes):
         found = search(queries)
@@ -135,10 +153,8 @@ def measured(corpus: Floats, queries: Floats, sizes: list[int]) -> list[dict[str
             search(query[None])
         each = (time.process_time() - started) / TIMED
         error = float(np.std(kept) / len(kept) ** 0.5)
-        rows.append({"system": name, "bytes": size, f"recall@{DEPTH}": float(np.mean(kept)), "error": error})
-        rows[-1] |= {"search ms": 1000 * each, "learn and encode s": spent}
-        print(rows[-1], flush=True)
-    return rows
+        row = {"system": name, "bytes": size, f"recall@{DEPTH}": float(np.mean(kept)), "error": error}
+        yield row | {"search ms": 1000 * each, "learn and encode s": spent}
 
 
 def main() -> None:
@@ -161,17 +177,18 @@ def main() -> None:
     vectors = encoded(texts, options)
     asked = np.linspace(0, len(texts) - 1, QUERIES).astype(np.int64)
     corpus = np.ascontiguousarray(np.delete(vectors, asked, axis=0))
+    settings = {"backbone": Path(options.backbone).name, "tokens": options.tokens, "texts": len(corpus)}
+    settings |= {"queries": QUERIES, "files": [path.parent.name for path in options.corpora]}
+    rows: list[dict[str, Any]] = []
     with one_thread():
-        rows = measured(corpus, vectors[asked], options.bytes)
+        for row in measured(corpus, vectors[asked], options.bytes):
+            rows.append(row)
+            print(row, flush=True)
+            if options.json:
+                write_json(options.json, {"settings": settings | {"every": options.every}, "rows": rows})
     columns = ("system", "bytes", f"recall@{DEPTH}", "search ms", "learn and encode s")
-    cells = [
-        [row[column] if column == "system" else f"{row[column]:.4g}" for column in columns] for row in rows
-    ]
+    cells = [[row["system"], *(f"{row[column]:.4g}" for column in columns[1:])] for row in rows]
     print(f"{len(corpus):,} texts, {QUERIES} queries\n\n" + render(list(columns), cells, "markdown"))
-    if options.json:
-        settings = {"backbone": Path(options.backbone).name, "tokens": options.tokens, "texts": len(corpus)}
-        settings |= {"queries": QUERIES, "files": [str(path.parent.name) for path in options.corpora]}
-        write_json(options.json, {"settings": settings | {"every": options.every}, "rows": rows})
 
 
 if __name__ == "__main__":

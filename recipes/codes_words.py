@@ -4,9 +4,10 @@
 
 The documents of `codes-words` are residual codes of their vectors and their best words. Untrained they have
 the usual weights; learned, everything is chosen by cross-validation on other queries, with the loss of GR²
-(MGCC) and with MLE. Hybrid is φ with full vectors and all words, nothing learned; look-ahead learns all that
-it can. Collections with folds are cross-validated, and the documents of a file `source_docs.tsv` (qid and
-docno) are left out of rankings and judgements.
+(MGCC), with MLE, and without a gate, which needs the vectors of training queries. Hybrid is φ with full
+vectors and all words, nothing learned; look-ahead learns all that it can. Collections with folds are
+cross-validated, and the documents of a file `source_docs.tsv` (qid and docno) are left out of rankings and
+judgements.
 """
 
 import argparse
@@ -28,9 +29,10 @@ from gr2.experiments.plans import source_documents
 from gr2.experiments.tables import baselines_over_folds, differences_from, gather, query_groups
 from gr2.model.config import LookAheadConfig, VectorConfig
 from gr2.model.document_vectors import vectors_by_kind
-from gr2.model.look_ahead import LookAhead
+from gr2.model.look_ahead import FIXED, LookAhead
 from gr2.schemes.clusters import residual_vectors
 from gr2.store import write_json
+from gr2.training.candidates import candidates
 from gr2.training.fit_look_ahead import judged_queries, learn_look_ahead, selection_facts
 from gr2.training.judged import Unencoded
 from gr2.training.plain_views import PlainViews, Weights
@@ -38,7 +40,8 @@ from gr2.training.plain_views import PlainViews, Weights
 MEASURE, HYBRID, OURS = "nDCG@20", "hybrid", "codes-words, GR²"
 MEASURES = (MEASURE, "nDCG@5")
 UNTRAINED, MLE, FULL = "codes-words, untrained", "codes-words, MLE", "look-ahead"
-LEARNED = {FULL: "gr2", OURS: "gr2", MLE: "MLE"}
+OPEN = "codes-words, GR², no gate"
+LEARNED = {FULL: "gr2", OURS: "gr2", MLE: "MLE", OPEN: "gr2"}
 """Name → loss."""
 
 
@@ -52,7 +55,13 @@ def systems(
     yield UNTRAINED, codes.at(codes.usual), {}
     for name, variant in LEARNED.items():
         begun = time.process_time()
-        found, selection = learn_look_ahead(full if name == FULL else codes, splits, variant=variant)
+        ways = [one for one in candidates(list(splits), codes=True) if one.gate is None]
+        found, selection = learn_look_ahead(
+            full if name == FULL else codes,
+            splits,
+            variant=variant,
+            options=ways if name == OPEN else None,
+        )
         facts = selection_facts(selection)
         spent = time.process_time() - begun
         print(f"{name}: {facts.get('weights')}, {facts['chosen']} ({spent:.0f} CPU-seconds)", flush=True)
@@ -92,6 +101,9 @@ def report(options: argparse.Namespace, path: str) -> dict[str, Any]:
     others = [(run.name, 0, run) for run in baselines_over_folds(collection) if run.name.startswith("BM25")]
     evaluations = gather(collection, [*others, *own], MEASURES, exclude=source_documents(path))
     sizes = {row["system"]: row["bytes per document"] for row in chosen}
+    apart = {
+        row["system"]: {view: size for view, size in row["bytes"].items() if view in FIXED} for row in chosen
+    }
     print(f"### {headline(collection)}\n")
     saved: dict[str, Any] = {"fingerprint": collection.fingerprint, "chosen": chosen}
     for group, qids in query_groups(collection).items():
@@ -106,10 +118,18 @@ def report(options: argparse.Namespace, path: str) -> dict[str, Any]:
                     for row in over.values()
                 ),
                 ", ".join(f"{view} {size:,.0f}" for view, size in sizes.get(one.name, {}).items()),
+                ", ".join(f"{view} {size / 1e6:.1f}" for view, size in apart.get(one.name, {}).items()),
             ]
             for one in some
         ]
-        header = ["system", MEASURE, f"over {HYBRID} (p, Holm)", f"over {OURS}", "bytes per document"]
+        header = [
+            "system",
+            MEASURE,
+            f"over {HYBRID} (p, Holm)",
+            f"over {OURS}",
+            "bytes per document",
+            "MB apart",
+        ]
         print(f"{group} queries ({len(qids)})\n\n{render(header, cells, 'markdown')}\n", flush=True)
         saved[group] = {
             "queries": len(qids),
@@ -128,8 +148,8 @@ def main() -> None:
     parser.add_argument("--backbone", default="gr2-mini", help="a text encoder (gr2-mini)")
     parser.add_argument("--out", type=Path, required=True, help="keeps vectors")
     parser.add_argument("--lead", type=int, default=0, help="read leading tokens only; 0: all pieces (0)")
-    parser.add_argument("--codes", type=int, default=16, help="codes of a document (16)")
-    parser.add_argument("--words", type=int, default=48, help="words of a document (48)")
+    parser.add_argument("--codes", type=int, default=24, help="codes of a document (24)")
+    parser.add_argument("--words", type=int, default=64, help="words of a document (64)")
     parser.add_argument("--json", type=Path, help="save the figures")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)

@@ -44,7 +44,7 @@ from gr2.schemes.registry import SchemeContext, build, trained_generator
 from gr2.schemes.word_order import rarest_first, tokenise_ordered
 from gr2.store import Workspace, write_json
 
-SCHEMES = ("fusion", "query", "title", "number", "kmeans", "pq", "rq", "rarest")
+SCHEMES = ("fusion", "query", "title", "number", "kmeans", "pq", "rq", "codes-words", "rarest")
 MEASURES = ("nDCG@20", "ERR@20", "Hits@1")
 RADII = (0.0, 0.5, 1.0, 2.0, 3.0, 4.0)
 
@@ -55,7 +55,7 @@ def context(options: argparse.Namespace, path: str, scheme: str, radius: float =
     folder = options.out / f"{Path(path).name}.{scheme}"
     docnos = sorted(document.docno for document in collection.documents)
     vectors = None
-    if scheme in ("kmeans", "pq", "rq"):
+    if scheme in ("kmeans", "pq", "rq", "codes-words"):
         vectors = document_vectors(collection, docnos, options.backbone, options.out)
     return SchemeContext(
         collection=collection,
@@ -249,7 +249,10 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=64, help="tokens of a document that it reads (64)")
     parser.add_argument("--beams", type=int, default=5, help="proposals per document (5)")
     parser.add_argument(
-        "--code-length", type=int, default=8, help="codes of a pq or rq docid; 0: 24 and 32, much slower (8)"
+        "--code-length",
+        type=int,
+        default=8,
+        help="codes of a pq, rq or codes-words docid; 0: 24 or 32, slower (8)",
     )
     parser.add_argument("--sample", type=int, default=600, help="documents on which radii are compared (600)")
     parser.add_argument("--steps", type=int, default=200, help="training steps of each retrieval model (200)")

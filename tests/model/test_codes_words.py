@@ -76,7 +76,7 @@ def test_phi_is_the_dense_score_of_the_reconstruction_and_the_words(built, bert)
 
 def test_nothing_is_kept_of_a_document_but_codes_and_words(built, model):
     for one in (GR2.from_pretrained(built[0]).look_ahead, model.look_ahead):
-        assert set(one.bytes_per_document) <= {"codes", "words", "memory"}
+        assert set(one.bytes_per_document) == {"codes", "words"}
         assert one.bytes_per_document["codes"] == 3 and isinstance(one.bm25, WordWeights)
     assert model.look_ahead.nbytes["codebooks"] == 2 * 3 * 8 * 32 * 4, "the quantiser's and what was learned"
     numbered = [row for row in model.docids.tokens if len(row) > 3]
@@ -129,6 +129,8 @@ def test_walking_the_trie_gives_the_same_documents(model, bert, learned):
 
 
 def test_new_documents_get_codes_and_words_and_old_ones_stay(built, model):
+    remembers = replace(model.look_ahead.config, memory=0.5)
+    model = model.with_look_ahead(model.look_ahead.with_config(remembers))
     texts, queries = queries_of(model)
     new = [Document("a-new", "tiny", tiny.some_words(900)), Document("z-new", "", "unheard " * 3)]
     vectors = np.stack([queries[0], -queries[1]])

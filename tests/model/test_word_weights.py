@@ -6,13 +6,14 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import sparse
 
 from gr2.bm25 import BM25, BM25Config, query_terms
 from gr2.data.collection import Document
 from gr2.model.config import LookAheadConfig
 from gr2.model.look_ahead import LookAhead
 from gr2.model.look_ahead_io import load_look_ahead, save_look_ahead
-from gr2.model.word_weights import STEPS, WordWeights, read, written
+from gr2.model.word_weights import STEPS, WordWeights
 
 TEXTS = ["lemon tree sour", "yellow yellow banana", "lime and lemon and lime", "pepper", "", "lemon tree"]
 QUERIES = ["sour lemon", "lemon lemon banana lime", "nothing known", "", "yellow pepper tree"]
@@ -35,7 +36,7 @@ def by_hand(bm25, most):
     step, frequency = rows.max() / STEPS, (rows > 0).sum(0)
     found = np.zeros((len(QUERIES), len(TEXTS)))
     for document, row in enumerate(rows):
-        worth = row * frequency**0.2
+        worth = row * frequency**0.1
         best = sorted(np.flatnonzero(row), key=lambda place: (-worth[place], place))[:most]
         kept = {names[place]: max(1, round(row[place] / step)) * step for place in best}
         for query, terms in enumerate(query_terms(QUERIES, bm25.config)):
@@ -51,8 +52,8 @@ def test_scores_are_those_of_the_best_words_in_steps(bm25, most):
 
 
 def test_a_word_that_some_documents_have_is_kept_before_a_rare_one():
-    """Of 2,000 documents, 2 have `sour` and 16 `tree`, which has the lower weight."""
-    texts = ["sour tree", "sour"] + ["tree"] * 15 + [f"word{place}" for place in range(1983)]
+    """Of 2,000 documents, 16 have `sour` and 80 `tree`, which has the lower weight."""
+    texts = ["sour tree tree", *["sour"] * 15, *["tree"] * 79, *(f"word{place}" for place in range(1905))]
     bm25 = BM25.index([Document(str(place), text=text) for place, text in enumerate(texts)])
     weights, vocabulary = bm25.weights().toarray()[0], bm25.vocabulary
     assert weights[vocabulary["sour"]] > weights[vocabulary["tree"]] > 0
@@ -66,22 +67,35 @@ def test_all_words_lose_at_most_half_a_step_for_each_word_of_the_query(bm25):
     assert 0 < lost.max() <= longest * 0.501 * bm25.weights().max() / STEPS
 
 
-def test_a_byte_for_each_word_and_none_for_words_that_no_document_keeps(bm25):
+def test_the_lists_take_the_bits_of_elias_and_fano(bm25):
     words = WordWeights.of(bm25, 1)
-    assert len(words.terms) == len(words.starts) - 1 <= 5
-    assert len(words.lists) == 5, "documents that are near each other take a byte"
-    assert words.nbytes == 5 + words.starts.nbytes
     with pytest.raises(ValueError, match="at least 1 word per document, found 0"):
         WordWeights.of(bm25, 0)
+    counts = np.diff(words.starts)
+    assert counts.sum() == 5 and len(words.terms) == len(counts)
+    low = [int(np.log2(6 // count)) for count in counts]
+    bits = sum(n * (4 + k + 1) + (6 >> k) + 1 for n, k in zip(counts, low, strict=True))
+    assert words.nbytes == len(words.lists) == -(-bits // 8)
+    assert words.vocabulary_bytes == sum(map(len, words.terms)) + len(counts) + words.starts.nbytes
 
 
-@given(st.lists(st.integers(0, 2**40)))
-def test_numbers_are_read_as_they_were_written(numbers):
-    data, ends = written(np.array(numbers, np.int64))
-    assert read(data).tolist() == numbers and len(ends) == len(numbers)
-    for place, number in enumerate(numbers):
-        own = data[ends[place - 1] if place else 0 : ends[place]]
-        assert read(own).tolist() == [number] and len(own) == max(1, -(-number.bit_length() // 7))
+LISTS = st.lists(st.sets(st.integers(0, 40), min_size=1), min_size=1, max_size=8)
+
+
+@given(LISTS, st.integers(41, 3000), st.randoms())
+def test_lists_are_read_as_they_were_written(lists, count, draw):
+    """Whatever the number of documents, and so of low bits: also lists that all documents are in."""
+    lists = [*map(sorted, lists), list(range(count))]
+    steps = [[draw.randint(1, STEPS) for _ in row] for row in lists]
+    matrix = sparse.lil_matrix((count, len(lists)))
+    for column, (row, own) in enumerate(zip(lists, steps, strict=True)):
+        matrix[row, column] = np.array(own)[:, None]
+    docnos = [str(place) for place in range(count)]
+    names = {place: f"term{place}" for place in range(len(lists))}
+    found = WordWeights._of_steps(BM25Config(), docnos, names, matrix.tocsr(), 0.5)
+    for place, (row, own) in enumerate(zip(lists, steps, strict=True)):
+        documents, weights = found.entries(found.terms[f"term{place}"])
+        assert documents.tolist() == row and weights.tolist() == own
 
 
 def test_words_of_other_documents_join_and_ours_stay(documents, bm25):

@@ -5,7 +5,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from gr2.schemes.clusters import kmeans_paths, product_codes, residual_codes
+from gr2.schemes.clusters import kmeans_paths, product_codes, residual_codes, residual_vectors
 
 
 def some_vectors(number: int, width: int = 12, seed: int = 0) -> np.ndarray:
@@ -73,6 +73,26 @@ def test_codes_are_what_vectors_are_made_of(quantise, width):
     assert errors == sorted(errors, reverse=True) and errors[-1] < errors[0] / 2
     more = quantise(vectors, places=4, codes=64)
     assert float(((decoded(*more, 64) - vectors) ** 2).sum(1).mean()) < errors[2]
+
+
+def test_of_many_vectors_a_sample_teaches_the_codebooks(monkeypatch):
+    monkeypatch.setattr("gr2.schemes.clusters.SAMPLE", 100)
+    vectors = some_vectors(500)
+    codes, rows = residual_codes(vectors, places=2, codes=16)
+    sample = vectors[np.linspace(0, 499, 100).astype(int)]
+    few, expected = residual_codes(sample, places=2, codes=16)
+    assert codes.shape == (500, 2) and np.array_equal(rows, expected)
+    assert np.array_equal(codes[np.linspace(0, 499, 100).astype(int)], few)
+
+
+def test_vectors_as_codes_are_what_look_ahead_multiplies():
+    vectors = some_vectors(300)
+    found, (codes, rows) = residual_vectors(vectors, 3), residual_codes(vectors, places=3, codes=256)
+    assert np.array_equal(found.codes, codes) and found.codes.dtype == np.uint8
+    queries = some_vectors(4, seed=1)
+    np.testing.assert_allclose(
+        found.dot(queries), queries @ decoded(codes, rows, 256).T, rtol=1e-4, atol=1e-4
+    )
 
 
 def test_product_codes_are_the_nearest_of_each_part():

@@ -172,7 +172,7 @@ def test_the_regression_learns_what_the_teacher_says():
     before = look.scores(taught.texts, taught.vectors)
     offsets = learner.offsets(taught, RegressionConfig(variant="soft", negatives="all"))
     centred = taught.vectors - taught.vectors.mean(0)
-    scores = before + look.config.scale * centred @ offsets.T
+    scores = before + look.config.scale * offsets.dot(centred)
     means = [np.mean(learner.ndcg(one, taught.judged)) for one in (before, scores)]
     assert means[1] > means[0] + 0.2
 

@@ -58,35 +58,36 @@ def with_documents(
         words: an index of all documents, which weighs the words of the further ones.
         fingerprint: of the collection with the further documents.
     """
-    known = code_vectors(docids)
     if not isinstance(look_ahead.vectors, CodeVectors) or not isinstance(look_ahead.bm25, WordWeights):
         raise ValueError("expected look-ahead of codes and words")
-    codes = encode_residual(vectors, known.vectors)
-    proposals = {
-        document.docno: [(written(row), 0.0)] for document, row in zip(documents, codes.tolist(), strict=True)
-    }
-    places, choices, _ = known.vectors.shape
-    tokenise = code_tokeniser([choices] * places)
-    found = add_documents(docids, proposals, tokenise, fingerprint=fingerprint)
-    kept = code_vectors(found).codes
+    found = _with_codes(docids, documents, vectors, fingerprint)
+    codes = code_vectors(found).codes
     offsets, memory = look_ahead.offsets, look_ahead.memory
     if isinstance(offsets, CodeVectors):
-        offsets = replace(offsets, codes=kept)
+        offsets = replace(offsets, codes=codes)
     if memory is not None:
-        gains = memory.gains.tocoo()
         place = np.array([found.index[docno] for docno in look_ahead.docnos])
+        gains = memory.gains.tocoo()
         shape = (gains.shape[0], len(found))
-        columns = sparse.csr_matrix((gains.data, (gains.row, place[gains.col])), shape=shape)
-        memory = replace(memory, gains=columns)
+        moved = sparse.csr_matrix((gains.data, (gains.row, place[gains.col])), shape=shape)
+        memory = replace(memory, gains=moved)
     best = WordWeights.of(words, look_ahead.config.kept_words)
-    return (
-        replace(
-            look_ahead,
-            docnos=found.docnos,
-            vectors=replace(look_ahead.vectors, codes=kept),
-            bm25=look_ahead.bm25.joined(best, found.docnos),
-            offsets=offsets,
-            memory=memory,
-        ),
-        found,
+    whole = replace(
+        look_ahead,
+        docnos=found.docnos,
+        vectors=replace(look_ahead.vectors, codes=codes),
+        bm25=look_ahead.bm25.joined(best, found.docnos),
+        offsets=offsets,
+        memory=memory,
     )
+    return whole, found
+
+
+def _with_codes(docids: Docids, documents: Sequence[Document], vectors: Floats, fingerprint: str) -> Docids:
+    """The docids with those of further documents, by the kept codebooks and the clash rule."""
+    books = code_vectors(docids).vectors
+    codes = encode_residual(vectors, books).tolist()
+    rows = zip(documents, codes, strict=True)
+    proposals = {document.docno: [(written(row), 0.0)] for document, row in rows}
+    tokenise = code_tokeniser([books.shape[1]] * len(books))
+    return add_documents(docids, proposals, tokenise, fingerprint=fingerprint)

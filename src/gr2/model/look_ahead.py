@@ -35,8 +35,10 @@ Words = BM25 | WordWeights
 Judgement = int | float
 """A grade, which is an integer, or a teacher's weight, which is a float in (0, 1]."""
 DECIMALS = 4  # of φ; further digits depend on how a matrix product is split into blocks
-CODEBOOKS, ENCODER = "codebooks", "static encoder"
-"""Names of sizes that do not grow with the collection: the vectors of codes are one of them."""
+CODEBOOKS, VOCABULARY, MEMORY, ENCODER = "codebooks", "vocabulary", "memory", "static encoder"
+FIXED = (CODEBOOKS, VOCABULARY, MEMORY, ENCODER)
+"""Names of sizes that do not grow with the number of documents, or ever more slowly: the vectors of codes,
+the terms of a few words per document, the judged queries, and an encoder."""
 FLOOR = 1e-3
 """What a document without any memory counts as, in the logarithm."""
 
@@ -270,12 +272,13 @@ class LookAhead:
         else:
             found = {"vectors": vectors.nbytes + (0 if self.pieces is None else self.pieces.nbytes)}
         found |= {} if self.bm25 is None else {"words": self.bm25.nbytes}
+        found |= {VOCABULARY: self.bm25.vocabulary_bytes} if isinstance(self.bm25, WordWeights) else {}
         found |= {} if self.prior is None else {"prior": self.prior.nbytes}
         if isinstance(offsets, CodeVectors):
             found[CODEBOOKS] += offsets.vectors.nbytes
         elif offsets is not None:
             found["learned"] = offsets.nbytes
-        found |= {} if self.memory is None else {"memory": self.memory.nbytes}
+        found |= {} if self.memory is None else {MEMORY: self.memory.nbytes}
         found |= {} if self.encoder is None else {ENCODER: self.encoder.nbytes}
         return found
 
@@ -283,7 +286,7 @@ class LookAhead:
     def bytes_per_document(self) -> dict[str, float]:
         """The size of each view that grows with the collection, per document."""
         count = max(1, len(self.docnos))
-        return {n: size / count for n, size in self.nbytes.items() if n not in (CODEBOOKS, ENCODER)}
+        return {name: size / count for name, size in self.nbytes.items() if name not in FIXED}
 
     @property
     def sizes(self) -> str:

@@ -1,16 +1,18 @@
-"""The best words of each document with 4-bit weights: BM25 in about two bytes a word.
+"""The best words of each document with 4-bit weights: BM25 in about one and a half bytes a word.
 
 An index of all words has 8 bytes for each word of each document. Here a document keeps only its best words:
-those with the highest BM25 weight, times the fifth root of the number of documents that have the word,
-because a very rare word is hardly ever asked for. The list of a word is a string of bytes. Each of its
-documents is one number there, of variable length (7 bits in a byte): the distance from the document before,
-and the weight in steps of a 16th of the largest.
+those with the highest BM25 weight, times the tenth root of the number of documents that have the word,
+because a very rare word is hardly ever asked for. The list of a word with n documents of N is a string of
+bits: n weights of 4 bits, in steps of a 16th of the largest; the k = ⌊log2(N / n)⌋ lowest bits of each
+document's place; and the rest of the places, where bit p + i is set if the i-th document has the rest p. That
+is the code of Elias and Fano: 2 + log2(N / n) bits a document.
 
 Shapes: Q queries, N documents, T terms, P words of all documents.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, TypedDict
 
@@ -22,14 +24,11 @@ from scipy import sparse
 from gr2.bm25 import BM25, BM25Config, query_terms
 from gr2.store import atomic_folder, read_json, readable, steady, verify, write_json
 
-Bytes = NDArray[np.uint8]
 Ints = NDArray[np.int64]
 BITS = 4
 STEPS = 1 << BITS
-COMMON = 0.2
+COMMON = 0.1
 """Power of a word's number of documents by which its weight is multiplied when the best are chosen."""
-PLACES = 6
-"""Bytes of the largest number: 42 bits, for 2^38 documents."""
 ARRAYS, CONTENT = "words.safetensors", "words.json"
 
 
@@ -43,9 +42,9 @@ class WordWeights:
     terms: dict[str, int]
     """term → its place."""
     starts: NDArray[np.int32]
-    """[T + 1] where the list of each term starts, then their length in all."""
-    lists: Bytes
-    """Documents and weights, term by term."""
+    """[T + 1] the number of words in the lists before each term's, then P."""
+    lists: NDArray[np.uint8]
+    """The bits of the lists, term by term."""
     step: float
 
     @classmethod
@@ -73,19 +72,31 @@ class WordWeights:
         columns = steps.tocsc()
         columns.sort_indices()
         used = np.flatnonzero(np.diff(columns.indptr))
-        first = columns.indptr[used]
-        before = np.concatenate([[0], columns.indices[:-1]]).astype(np.int64)
-        before[first] = -1  # the distance of a list's first document is from before all documents
-        numbers = (columns.indices - before - 1) * STEPS + columns.data.astype(np.int64) - 1
-        lists, ends = written(numbers)
-        starts = np.concatenate([[0], ends])[np.append(first, len(numbers))]
         terms = {names[place]: row for row, place in enumerate(used.tolist())}
+        starts = np.append(columns.indptr[used], columns.nnz)
+        lists = _written(
+            columns.indices.astype(np.int64), columns.data.astype(np.int64) - 1, starts, len(docnos)
+        )
         return cls(config, tuple(docnos), terms, starts.astype(np.int32), lists, step)
 
     def entries(self, place: int) -> tuple[Ints, Ints]:
         """The documents of a term's list, and their weights in steps."""
-        numbers = read(self.lists[self.starts[place] : self.starts[place + 1]])
-        return (numbers // STEPS + 1).cumsum() - 1, numbers % STEPS + 1
+        count, low = int(self.starts[place + 1] - self.starts[place]), int(self._low[place])
+        first, last = int(self._bits[place]), int(self._bits[place + 1])
+        bits = np.unpackbits(self.lists[first // 8 : -(-last // 8)])[first % 8 :][: last - first]
+        weights, lowest, rest = np.split(bits, [BITS * count, (BITS + low) * count])
+        high = np.flatnonzero(rest) - np.arange(count)
+        return high << low | _number(lowest, count), _number(weights, count) + 1
+
+    @cached_property
+    def _low(self) -> Ints:
+        """[T] k of each list."""
+        return _low_bits(np.diff(self.starts), len(self.docnos))
+
+    @cached_property
+    def _bits(self) -> Ints:
+        """[T + 1] where the list of each term starts in the bits."""
+        return _ends(np.diff(self.starts), self._low, len(self.docnos))
 
     def scores(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """The sum of the weights of the query's words in every document, for each text [Q, N]."""
@@ -119,8 +130,13 @@ class WordWeights:
 
     @property
     def nbytes(self) -> int:
-        """The size of the lists in bytes; the terms are counted with the collection, not with documents."""
-        return int(self.lists.nbytes + self.starts.nbytes)
+        """The size of the lists in bytes, which grows with the documents."""
+        return int(self.lists.nbytes)
+
+    @property
+    def vocabulary_bytes(self) -> int:
+        """The size of the terms and of where their lists start, which grows ever more slowly."""
+        return sum(len(term.encode()) + 1 for term in self.terms) + self.starts.nbytes
 
     def save(self, folder: Path) -> None:
         """Write everything as a folder with a manifest."""
@@ -164,36 +180,41 @@ def _best(rows: sparse.csr_matrix, most: int) -> sparse.csr_matrix:
     return sparse.csr_matrix((rows.data[kept], (owner[kept], rows.indices[kept])), shape=rows.shape)
 
 
-def written(numbers: Ints) -> tuple[Bytes, Ints]:
-    """Numbers from 0 as bytes of 7 bits each, lowest first, and where each number ends.
-
-    A byte of 128 or more has another byte behind it.
-
-    >>> [part.tolist() for part in written(np.array([5, 300]))]
-    [[5, 172, 2], [1, 3]]
-    """
-    lengths = np.ones(len(numbers), np.int64)
-    for place in range(1, PLACES):
-        lengths += numbers >> 7 * place > 0
-    ends = lengths.cumsum()
-    found = np.empty(int(lengths.sum()), np.uint8)
-    for place in range(PLACES):
-        here = lengths > place
-        digits = numbers[here] >> 7 * place & 127
-        found[(ends - lengths)[here] + place] = digits + 128 * (lengths[here] > place + 1)
-    return found, ends
+def _low_bits(counts: NDArray[np.integer], documents: int) -> Ints:
+    """⌊log2(N / n)⌋ of each list, in integers."""
+    low = np.zeros(len(counts), np.int64)
+    while (wider := documents >= counts.astype(np.int64) << low + 1).any():
+        low += wider
+    return low
 
 
-def read(written: Bytes) -> Ints:
-    """The numbers that were written.
+def _ends(counts: NDArray[np.integer], low: Ints, documents: int) -> Ints:
+    """[T + 1] where each list starts in the bits, and the number of bits."""
+    sizes = counts.astype(np.int64) * (BITS + low + 1) + (documents >> low) + 1
+    return np.concatenate([[0], sizes.cumsum()]).astype(np.int64)
 
-    >>> read(np.array([5, 172, 2], np.uint8)).tolist()
-    [5, 300]
-    """
-    if not len(written):
-        return np.zeros(0, np.int64)
-    first = np.append(True, written[:-1] < 128)
-    starts = np.flatnonzero(first)
-    place = np.arange(len(written)) - starts[first.cumsum() - 1]
-    found: Ints = np.add.reduceat((written & 127).astype(np.int64) << 7 * place, starts)
+
+def _written(places: Ints, weights: Ints, starts: Ints, documents: int) -> NDArray[np.uint8]:
+    """The bits of all lists, from the places and weights [P] of their documents, list by list."""
+    counts = np.diff(starts)
+    low = _low_bits(counts, documents)
+    ends = _ends(counts, low, documents)
+    bits = np.zeros(int(ends[-1]), np.uint8)
+    own = np.repeat(np.arange(len(counts)), counts)
+    order, first, own_low = np.arange(len(places)) - starts[own], ends[own], low[own]
+    for bit in range(BITS):
+        bits[first + BITS * order + bit] = weights >> BITS - 1 - bit & 1
+    first = first + BITS * counts[own]
+    for bit in range(int(low.max(initial=0))):
+        here = own_low > bit
+        at = (first + own_low * order + bit)[here]
+        bits[at] = (places >> np.maximum(own_low - 1 - bit, 0) & 1)[here]
+    bits[first + own_low * counts[own] + (places >> own_low) + order] = 1
+    return np.packbits(bits)
+
+
+def _number(bits: NDArray[np.uint8], count: int) -> Ints:
+    """Bits of `count` numbers, highest first → the numbers."""
+    each = len(bits) // max(1, count)
+    found: Ints = bits.reshape(count, each).astype(np.int64) @ (1 << np.arange(each)[::-1])
     return found

@@ -18,7 +18,7 @@ from gr2.extras import extra
 from gr2.model.config import SearchConfig
 from gr2.model.encoder import Vectors
 from gr2.model.gr2 import GR2
-from gr2.model.look_ahead import CODEBOOKS
+from gr2.model.look_ahead import CODEBOOKS, VOCABULARY
 from gr2.training.checkpoints import METRICS
 from gr2.training.fit import Stage
 
@@ -155,12 +155,12 @@ def cost_of_model(model: GR2, queries: Sequence[str], search: SearchConfig | Non
     tables = model.network.decoder.embed_tokens.weight.nbytes + model.network.head.weight.nbytes
     tables += 0 if prior is None else prior.nbytes
     views = {} if model.look_ahead is None else model.look_ahead.nbytes
-    books = views.get(CODEBOOKS, 0)
+    fixed = sum(views.get(name, 0) for name in (CODEBOOKS, VOCABULARY))
     tokens, offsets = model.docids.flat()
     searcher = model.searcher(search)
     taken = median_milliseconds(lambda text: searcher.search(text, DEPTH), queries)
-    growing = tables + sum(views.values()) - books + model.trie.nbytes + tokens.nbytes + offsets.nbytes
-    return Cost(taken, weights - tables + books, growing)
+    growing = tables + sum(views.values()) - fixed + model.trie.nbytes + tokens.nbytes + offsets.nbytes
+    return Cost(taken, weights - tables + fixed, growing)
 
 
 def median_milliseconds(search: Callable[[str], object], queries: Sequence[str]) -> float:

@@ -98,11 +98,11 @@ class SchemeConfig:
     max_leaf: int = 100
     """Documents up to which k-means does not split a cluster again. DSI: 100. NCI: 30."""
     code_length: int = 0
-    """Codes per pq, rq or codes-words docid; 0 means 24 for pq (Ultron), 32 for rq (RIPOR), 16 for
-    codes-words."""
+    """Codes per pq, rq or codes-words docid; 0 means 24 for pq (Ultron) and codes-words, 32 for rq
+    (RIPOR)."""
     codebook_size: int = 256
     """Different codes at each position of a pq, rq or codes-words docid; a power of 2."""
-    kept_words: int = 48
+    kept_words: int = 64
     """Best words of each document that codes-words keeps beside its codes."""
     encoder: str = ""
     """Checkpoint that encodes documents for kmeans, pq, rq and codes-words; empty means the backbone."""

@@ -235,7 +235,7 @@ def _quantised(name: str, summary: str, quantiser: str, usual: int) -> None:
 
 _quantised("pq", "product-quantisation codes (Ultron)", "product_codes", 24)
 _quantised("rq", "residual-quantisation codes (RIPOR)", "residual_codes", 32)
-_quantised(CODES_WORDS, "residual codes; look-ahead keeps them and the best words", "residual_codes", 16)
+_quantised(CODES_WORDS, "residual codes; look-ahead keeps them and the best words", "residual_codes", 24)
 
 
 def _generated(name: str, summary: str, *, regularised: bool) -> None:
