@@ -5,7 +5,7 @@
 
 The settings are those of the preset `paper`, except for what `SMALL` and `SMALL_DOCIDS` change so that a CPU
 can do it. Collections are folders; of one with folds, fold 0 is measured. The cells come in the order of
-`CELLS`, and all of a collection come before the next collection. An interrupted sweep continues when it is
+`CELLS` or of `--cells`, and all of a collection come before the next collection. An interrupted sweep continues when it is
 started again; `report` reads the finished cells, and names the others. If a folder has a file
 `source_docs.tsv` (qid and docno), these pairs are excluded from rankings and judgements.
 """
@@ -149,7 +149,8 @@ def trial(options: argparse.Namespace, path: str, cell: Cell) -> Trial:
 def run_cells(options: argparse.Namespace) -> None:
     """Run what is missing, in order."""
     for path in options.collections:
-        for cell in CELLS:
+        for name in options.cells:
+            cell = next(cell for cell in CELLS if cell.name == name)
             make_docids(options, path, cell)
             sweep([trial(options, path, cell)], options.out, workers=1)
 
@@ -222,6 +223,10 @@ def main() -> None:
     parser.add_argument("--generator-steps", type=int, default=80, help="steps of the generator (80)")
     parser.add_argument(
         "--generator", default="", help="checkpoint that learns docids, from `gr2 generator train` (the T5)"
+    )
+    names = [cell.name for cell in CELLS]
+    parser.add_argument(
+        "--cells", nargs="+", choices=names, default=names, help="cells to run, in order (all)"
     )
     parser.add_argument("--json", type=Path, help="file for the figures")
     options = parser.parse_args()
