@@ -5,9 +5,9 @@
 
 The settings are those of the preset `paper`, except for what `SMALL` and `SMALL_DOCIDS` change so that a CPU
 can do it. Collections are folders; of one with folds, fold 0 is measured. The cells come in the order of
-`CELLS` or of `--cells`, and all of a collection come before the next collection. An interrupted sweep continues when it is
-started again; `report` reads the finished cells, and names the others. If a folder has a file
-`source_docs.tsv` (qid and docno), these pairs are excluded from rankings and judgements.
+`CELLS` or of `--cells`, and all of a collection come before the next collection. An interrupted sweep
+continues when it is started again; `report` reads the finished cells, and names the others. If a folder has a
+file `source_docs.tsv` (qid and docno), these pairs are excluded from rankings and judgements.
 """
 
 import argparse
