@@ -12,13 +12,13 @@ from helpers.paths import ROOT
 from gr2.systems import SYSTEMS
 
 GROUPS = ("collection", "docids", "export", "generator", "judgements", "run")
-FIRST = {"--plugin", "--preset", "--version", "--help"}
+FIRST = {"--plugin", "--preset", "--version", "--help", "--help-all"}
 """Options that are read before a command's own."""
-OTHERS = {"--nproc_per_node"}
+OTHERS = {"--nproc_per_node", "--log-cli-level"}
 """Options of other programs."""
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-OF_RECIPES = ("backbone.md", "log.md", "docids.md")
-"""Pages whose text names options of recipes."""
+OF_RECIPES = ("backbone.md", "log.md", "docids.md", "reliability.md")
+"""Pages whose text names options of recipes or benchmarks."""
 
 
 def command_lines(text: str) -> list[list[str]]:
@@ -57,7 +57,7 @@ def options_of():
 def _help(main, command) -> str:
     out = io.StringIO()
     with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(out):
-        patch.setattr(sys, "argv", ["gr2", *command, "--help"])
+        patch.setattr(sys, "argv", ["gr2", *command, "--help-all"])
         patch.setenv("COLUMNS", "200")
         with pytest.raises(SystemExit) as stop:
             main()
