@@ -99,13 +99,13 @@ class LookAhead:
     config: LookAheadConfig
     docnos: tuple[str, ...]
     vectors: Stored
-    """[N, W] unit vectors of the documents."""
+    """[N, W] unit vectors of the documents, or codes in their place."""
     pieces: Pieces | None = None
     """The vectors of their pieces, of which the best counts too."""
     bm25: Words | None = None
     """Over the same documents in the same order; `WordWeights` has their best words alone."""
     offsets: Stored | None = None
-    """[N, W] δ, learned."""
+    """[N, W] δ, learned; of documents that are codes, those of their codes."""
     memory: Memory | None = None
     centre: Floats | None = None
     """[W] q̄, the mean of the queries that the offsets were learned from; None is zero."""

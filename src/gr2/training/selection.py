@@ -7,6 +7,7 @@ to them (`disjoint`), because a later query may ask for documents that nobody as
 queries are those of the split `dev` if it has enough, else of `train`. The candidate with the largest gain
 over learning nothing is taken, if the gain is beyond twice its standard error; so a collection where nothing
 carries over keeps φ₀. The gain is the expected one if `SHIFT` of the later queries are of the second kind.
+Documents that consist of codes learn offsets of codes alone, and keep neither memory nor prior.
 The vectors, the weights of words (`plain_views`) and the prior of documents (`document_prior`) are chosen
 before, on the same queries.
 
