@@ -17,7 +17,7 @@ FIRST = {"--plugin", "--preset", "--version", "--help", "--help-all"}
 OTHERS = {"--nproc_per_node", "--log-cli-level"}
 """Options of other programs."""
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-OF_RECIPES = ("backbone.md", "log.md", "docids.md", "reliability.md")
+OF_RECIPES = ("backbone.md", "log.md", "docids.md", "look-ahead.md", "reliability.md")
 """Pages whose text names options of recipes or benchmarks."""
 
 

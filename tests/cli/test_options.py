@@ -125,6 +125,8 @@ def whole(training: str) -> tuple[str, ...]:
 
 
 decoder = preset("decoder")
+LEARNED = ("look_ahead.gate", "look_ahead.memory", "look_ahead.residual")
+"""Settings of look-ahead that `gr2 run look-ahead` refuses, because they are learned."""
 COMMANDS = {
     "docids build": Command(
         "docids build shop --out OUT",
@@ -178,7 +180,7 @@ COMMANDS = {
         "run look-ahead shop --output OUT",
         "gr2.systems.registry.build_system",
         LookAheadOptions(),
-        without=("look_ahead.gate", "look_ahead.memory", "look_ahead.residual"),  # refused: they are learned
+        without=("codes", *LEARNED),  # codes have no other storage
     ),
     "run gr2": Command(
         "run gr2 shop --output OUT --preset decoder",
@@ -225,12 +227,13 @@ FEW = {
     "train": [{"look_ahead.enabled": True, "schedule.steps": 0}],
     "pretrain": [{"training.look_ahead.enabled": True, "training.schedule.steps": 0}],
     "judging": [{"judge": Path("judged"), "depth": 7}],
+    "run look-ahead": [{"codes": 7}],
 }
 """What was left out above, with what it needs."""
 for _name, _at in (("index", "training."), ("train", ""), ("pretrain", "training.")):
     FEW[_name].append({f"{_at}objective.normaliser": "vocabulary", f"{_at}prior.vectors_per_document": 0.0})
 ELSEWHERE = {name: set(whole("training.")) for name in ("run gr2", "cross-validate")}  # see `index`
-ELSEWHERE |= {name: set(COMMANDS[name].without) for name in ("run model", "run look-ahead")}
+ELSEWHERE |= {"run model": {"folder"}, "run look-ahead": set(LEARNED)}
 """What is not given to these commands."""
 ROUNDS = [(name, everything(one.settings, one.without)) for name, one in COMMANDS.items()]
 ROUNDS += [(name, values) for name, some in FEW.items() for values in some]
