@@ -484,6 +484,14 @@ def test_lambda_rank_against_loops(seed, sigma):
         assert isclose(loss[q], lambda_rank_by_loops(scores.tolist(), row, sigma), rel_tol=1e-9)
 
 
+def test_lambda_rank_of_rows_gives_no_rank_to_what_is_not_judged():
+    own = losses.lambda_rank_of_rows(torch.tensor([[0.0, 0.5]]), torch.tensor([[1, 2]]))
+    with_others = losses.lambda_rank_of_rows(
+        torch.tensor([[9.0, 0.0, 8.0, 0.5]]), torch.tensor([[0, 1, 0, 2]])
+    )
+    assert with_others.tolist() == own.tolist()
+
+
 def test_lambda_rank_raises_the_better_docid():
     scores = torch.tensor([-4.0, -1.0], requires_grad=True)
     losses.lambda_rank(scores, torch.tensor([[2, 1]])).sum().backward()
