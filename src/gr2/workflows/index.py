@@ -181,8 +181,8 @@ def _look_ahead(job: IndexJob, docids: Docids, say: Say) -> tuple[GR2, list[Run]
     hybrid = model.with_look_ahead(views.at(views.usual))
     runs.append(hybrid.search_many(queries, DEPTH, job.config.search, name=HYBRID))
     curve: Curve = ()
-    if job.curve and _measured(job):
-        split, seed = _measured(job), job.training.seed
+    if job.curve and (split := _measured(job)):
+        seed = job.training.seed
         curve, line = learning_curve(job.collection, split, views, facts, queries_of, job.curve, seed=seed)
         say(line)
     return model, runs, curve

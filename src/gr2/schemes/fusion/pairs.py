@@ -89,7 +89,6 @@ def pairs_of(
     Args:
         collection: the documents that need docids.
         split: the judgements to train on.
-        most_answers: leave out queries that more documents answer with the highest grade.
         most: maximum number of pairs; each document's most specific query comes first, then the next.
         most_answers: leave out queries that more documents answer with the highest grade.
         seed: breaks ties between equally specific queries.
