@@ -12,7 +12,6 @@ learned by other losses.
 
 import argparse
 import time
-from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -25,35 +24,18 @@ from gr2.evaluate.describe import headline
 from gr2.evaluate.measures import without_pairs
 from gr2.evaluate.significance import compare
 from gr2.evaluate.tables import comparison_table, render
-from gr2.experiments.look_ahead_runs import KnownQueries, look_ahead_run
+from gr2.experiments.look_ahead_runs import KnownQueries, look_ahead_run, with_memory
 from gr2.experiments.plans import source_documents
 from gr2.experiments.tables import baselines_over_folds, differences_from, gather, query_groups
 from gr2.model.config import LookAheadConfig, VectorConfig
 from gr2.model.document_vectors import vectors_by_kind
-from gr2.model.look_ahead import LookAhead
 from gr2.store import write_json
-from gr2.training.candidates import GATES, Candidate
 from gr2.training.fit_look_ahead import judged_queries, learn_look_ahead, selection_facts
-from gr2.training.judged import Unencoded
-from gr2.training.learner import Learner
 from gr2.training.plain_views import PlainViews, Weights
-from gr2.training.selection import Selection, select
 
 MEASURES = ("nDCG@5", "nDCG@20", "ERR@20", "Hits@10")
 OURS = "look-ahead"
 CONTROL = "hybrid + memory"
-MEMORY_ALONE = [Candidate(), *(Candidate(memory=w, gate=gate) for w in (0.2, 0.5, 1.0) for gate in GATES)]
-
-
-def with_memory(views: PlainViews, splits: Mapping[str, Unencoded]) -> tuple[LookAhead, Selection | None]:
-    """The strongest control: words, vectors and memory, weighted as is best in random folds."""
-    if "train" not in splits:
-        return views.at(views.usual), None
-    found = select(views, splits, options=MEMORY_ALONE, with_prior=False)
-    best = max(found.rows, key=lambda row: row.random).candidate
-    return Learner(views.at(found.weights)).learn(splits["train"].encoded(), best), replace(
-        found, chosen=best
-    )
 
 
 def runs(

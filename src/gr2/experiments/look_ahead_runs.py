@@ -1,6 +1,10 @@
-"""A look-ahead and queries → a run; the queries' vectors are kept in a file beside the documents'."""
+"""A look-ahead and queries → a run; the queries' vectors are kept in a file beside the documents'.
+
+The strongest control is here too: words, vectors and the judgements of similar queries.
+"""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,9 +19,15 @@ from gr2.model.look_ahead import LookAhead
 from gr2.model.query_encoder import QueryEncoder
 from gr2.model.text_encoder import load_encoder
 from gr2.store import atomic_file
+from gr2.training.candidates import GATES, Candidate
+from gr2.training.judged import Unencoded
+from gr2.training.learner import Learner
+from gr2.training.plain_views import PlainViews
+from gr2.training.selection import Selection, select
 
 DEPTH = 100
 """Documents in each ranking."""
+MEMORY_ALONE = [Candidate(), *(Candidate(memory=w, gate=gate) for w in (0.2, 0.5, 1.0) for gate in GATES)]
 
 
 class KnownQueries:
@@ -49,3 +59,14 @@ def look_ahead_run(
         for qid, (places, scores, _) in zip(queries, ranked, strict=True)
     }
     return Run.from_dict(found, name)
+
+
+def with_memory(views: PlainViews, splits: Mapping[str, Unencoded]) -> tuple[LookAhead, Selection | None]:
+    """The strongest control: words, vectors and memory, weighted as is best in random folds."""
+    if "train" not in splits:
+        return views.at(views.usual), None
+    found = select(views, splits, options=MEMORY_ALONE, with_prior=False)
+    best = max(found.rows, key=lambda row: row.random).candidate
+    return Learner(views.at(found.weights)).learn(splits["train"].encoded(), best), replace(
+        found, chosen=best
+    )
