@@ -35,14 +35,7 @@ from gr2.systems.generative import make_docids
 from gr2.training.checks import check, check_training
 from gr2.training.config import TrainingConfig, as_json, with_settings
 from gr2.training.estimate import Gain
-from gr2.training.fit import (
-    Prepared,
-    fit,
-    plain_views,
-    prepare,
-    resumable,
-    wants_vectors,
-)
+from gr2.training.fit import Prepared, fit, plain_views, prepare, resumable, wants_vectors
 from gr2.workflows.budget import Budget, StepPlan, encode_within, left_undone
 from gr2.workflows.learning_curve import Curve, learning_curve
 
