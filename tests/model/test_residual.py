@@ -213,6 +213,18 @@ def test_training_changes_the_decoder_alone_and_resumes_to_the_same_bytes(
         assert torch.equal(weight, first[name]), name
 
 
+def test_vectors_of_look_ahead_are_kept_for_the_next_run(data, config, checkpoints, tmp_path, monkeypatch):
+    docids = tiny.titles(data, checkpoints["encoder"])
+    states = tmp_path / "states"
+    how = with_settings(config, {"look_ahead.weights.residual": 0.0, "schedule.frozen_steps": 0})
+    first = fit(data, docids, str(checkpoints["encoder"]), tmp_path / "one", how, states=states)
+    monkeypatch.setattr("gr2.model.document_vectors.encode_documents", None)  # computing any would fail
+    again = fit(data, docids, str(checkpoints["encoder"]), tmp_path / "two", how, states=states)
+    assert first.search("baka beke", k=5) == again.search("baka beke", k=5)
+    with pytest.raises(TypeError):
+        fit(data, docids, str(checkpoints["encoder"]), tmp_path / "three", how)
+
+
 def test_steps_and_weight_belong_together(config):
     for wrong in ({"schedule.frozen_steps": 0}, {"look_ahead.weights.residual": 0.0}):
         with pytest.raises(ValueError, match="residual"):

@@ -98,8 +98,8 @@ def fit(
         pseudo_queries: docno → generated queries, used as further texts of the document.
         query_loss: replaces the configured loss of query-docid pairs.
         prepared: the result of `prepare` for the same arguments, if already computed.
-        states: a folder in which to keep the encoder states of the frozen stage for other runs with the same
-            encoder and texts; without it they are deleted after the stage.
+        states: a folder in which to keep the encoder states of the frozen stage, and the documents' vectors
+            of look-ahead, for other runs with the same encoder and texts; without it they are deleted.
         plan: called in the main stage with the number of steps done; returns how many there will be in all.
         resume: continue an interrupted run.
         progress: show progress bars.
@@ -128,7 +128,7 @@ def fit(
     model, examples = start.model, start.examples
     residual = None
     if config.look_ahead.enabled:
-        residual = _attach_look_ahead(model, collection, backbone, folder, config, show=show)
+        residual = _attach_look_ahead(model, collection, backbone, states or folder, config, show=show)
     about = {"fingerprint": collection.fingerprint, "docids": docids.digest, "backbone": identity(backbone)}
     taken = config.schedule.steps
     for stage, settings in stages(config):
