@@ -7,9 +7,9 @@ With few training queries, each document provides its own: its title or first se
 Shapes: see `network`.
 """
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 
 import numpy as np
@@ -32,6 +32,8 @@ class Pairs:
     queries: list[str]
     targets: str
     """What the queries are: `queries`, or `titles and leading sentences`."""
+    others: tuple[str, ...] = ()
+    """Further queries, of no document in particular, which the autoencoder alone learns to write."""
 
     def __len__(self) -> int:
         """Number of pairs."""
@@ -54,7 +56,12 @@ class Pairs:
             self.documents + documents,
             self.queries + queries,
             f"{self.targets} and own questions",
+            self.others,
         )
+
+    def with_others(self, queries: Iterable[str]) -> "Pairs":
+        """These pairs, and those of the queries that are in none of them for the autoencoder alone."""
+        return replace(self, others=tuple(sorted(set(queries) - set(self.queries))))
 
     def parted(self, share: float = 0.05, *, most: int = 200) -> tuple["Pairs", "Pairs"]:
         """Training pairs, and held-out pairs of at most `most` documents, drawn by a hash of the docno."""
@@ -66,14 +73,14 @@ class Pairs:
         held = {i for i, docno in enumerate(self.docnos) if docno in kept}
         if len(held) == len(self):
             held = set()
-        return self._only(set(range(len(self))) - held), self._only(held)
+        return self._only(set(range(len(self))) - held), replace(self._only(held), others=())
 
     def _only(self, rows: set[int]) -> "Pairs":
         kept = sorted(rows)
         docnos, documents, queries = (
             [column[i] for i in kept] for column in (self.docnos, self.documents, self.queries)
         )
-        return Pairs(docnos, documents, queries, self.targets)
+        return Pairs(docnos, documents, queries, self.targets, self.others)
 
 
 def pairs_of(
@@ -90,7 +97,7 @@ def pairs_of(
         collection: the documents that need docids.
         split: the judgements to train on.
         most: maximum number of pairs; each document's most specific query comes first, then the next.
-        most_answers: leave out queries that more documents answer with the highest grade.
+        most_answers: leave out queries whose text more documents answer with the highest grade.
         seed: breaks ties between equally specific queries.
     """
     judged = collection.split(split) if split in collection.qrels else {}
@@ -100,7 +107,12 @@ def pairs_of(
         if any(grade > 0 for grade in row.values())
     }
     if most_answers is not None:
-        best = {qid: docnos for qid, docnos in best.items() if len(docnos) <= most_answers}
+        answers: dict[str, set[str]] = defaultdict(set)  # several queries may have the same text
+        for qid, docnos in best.items():
+            answers[collection.queries[qid]].update(docnos)
+        best = {
+            q: docnos for q, docnos in best.items() if len(answers[collection.queries[q]]) <= most_answers
+        }
     if len(best) < FEW:
         rows = [row for document in collection.documents if (row := _own(document))]
         return _sampled(rows, "titles and leading sentences", most, seed)
@@ -156,10 +168,12 @@ class PairRows:
     """The queries in the decoder's own vocabulary, without END."""
     docnos: Sequence[str]
 
-    def batch(self, rows: Sequence[int]) -> PairBatch:
-        """These pairs as a padded batch."""
-        documents, queries = (padded([column[i] for i in rows]) for column in (self.documents, self.queries))
-        return PairBatch(*documents, *queries, *with_end([self.targets[i] for i in rows]))
+    def batch(self, rows: Sequence[int], more: Sequence[int] = ()) -> PairBatch:
+        """These pairs as a padded batch, and the queries of further rows, which may have no document."""
+        both = [*rows, *more]
+        documents = padded([self.documents[i] for i in rows])
+        queries = padded([self.queries[i] for i in both])
+        return PairBatch(*documents, *queries, *with_end([self.targets[i] for i in both]))
 
 
 class PairBatches:
@@ -171,8 +185,9 @@ class PairBatches:
     rank, ranks = 0, 1
 
     def __init__(self, rows: PairRows, size: int, *, seed: int = 0) -> None:
-        """Batches of `size` pairs, or of all if there are fewer."""
+        """Batches of `size` pairs, or of all if there are fewer; queries without a document join them."""
         self.rows, self.size, self.seed = rows, size, seed
+        self._more = range(len(rows.docnos), len(rows.queries))
         self._epoch, self._orders = -1, list[list[int]]()
 
     def __getitem__(self, step: int) -> PairBatch:
@@ -181,7 +196,14 @@ class PairBatches:
         epoch, place = divmod(step, per_epoch)
         if epoch != self._epoch:
             self._epoch, self._orders = epoch, self._order(epoch, per_epoch)
-        return self.rows.batch(self._orders[place])
+        return self.rows.batch(self._orders[place], self._others(step))
+
+    def _others(self, step: int) -> list[int]:
+        """As many queries without a document as there are pairs, drawn by step."""
+        if not self._more:
+            return []
+        drawn = np.random.default_rng([self.seed, 13, step]).choice(len(self._more), self.size)
+        return [self._more[i] for i in drawn.tolist()]
 
     def _order(self, epoch: int, per_epoch: int) -> list[list[int]]:
         """An epoch's batches: a row goes to the first one with room and without its document or query."""
