@@ -317,6 +317,18 @@ def test_text():
     assert ["5", "1", "1.00", "100.0%", "0.00"] not in cells  # where all are alone, deeper rows say nothing
 
 
+def test_orders_of_proposals_are_shown_where_docids_know_them():
+    plain = animal_health()
+    assert "round trip" not in plain.as_text()
+    orders = [
+        {"round_trip": 0.0, "documents": 6, "unique": 0.5, "mrr": 0.25},
+        {"round_trip": 2.5, "documents": 6, "unique": 1.0, "mrr": 0.75},
+    ]
+    told = lines(replace(plain, about={**plain.about, "orders": orders}))
+    at = told.index(["round trip", "documents", "unique", "MRR@100"])
+    assert told[at + 1 : at + 3] == [["0", "6", "50.0%", "0.2500"], ["2.5", "6", "100.0%", "0.7500"]]
+
+
 def test_side_by_side():
     table = side_by_side({"title": animal_health(), "rq": coded_health()})
     cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()]
@@ -332,6 +344,7 @@ def test_side_by_side():
         ["numbered", "1", "1"],
         ["mean length", "3.50", "2.25"],
         ["tokens to uniqueness", "3.17", "2.50"],
+        ["bits of the first token", "1.46", "1.00"],
         ["bytes", "3.5", "2.2"],
         ["bytes of words", "–", "–"],
         ["MRR@100", "0.6667", "–"],

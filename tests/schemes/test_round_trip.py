@@ -7,7 +7,7 @@ import pytest
 from gr2.bm25 import BM25
 from gr2.data.collection import Collection, Document
 from gr2.schemes.fusion.pairs import Pairs, pairs_of
-from gr2.schemes.round_trip import NOT_FOUND, by_round_trip, found_first
+from gr2.schemes.round_trip import NOT_FOUND, by_round_trip, compare_orders, found_first, ranks_of, sampled
 from gr2.schemes.self_retrieval import SETTINGS
 
 DOCUMENTS = (Document("cats", "", "cats purr softly"), Document("dogs", "", "dogs bark and dogs purr"))
@@ -15,8 +15,12 @@ INDEX = BM25.index(DOCUMENTS, SETTINGS)
 PROPOSALS = {"cats": [("dogs", -0.1), ("purr", -0.2), ("cats purr", -0.9)], "dogs": [("bark", -1.0)]}
 
 
+def ordered(proposals, weight):
+    return by_round_trip(proposals, ranks_of(proposals, INDEX), weight)
+
+
 def test_a_proposal_is_moved_by_the_rank_of_its_document():
-    found = by_round_trip(PROPOSALS, INDEX, 2.0)
+    found = ordered(PROPOSALS, 2.0)
     assert [text for text, _ in found["cats"]] == ["purr", "cats purr", "dogs"]
     scores = dict(found["cats"])
     assert scores["purr"] == -0.2 and scores["cats purr"] == -0.9
@@ -25,12 +29,31 @@ def test_a_proposal_is_moved_by_the_rank_of_its_document():
 
 
 def test_a_rank_below_the_first_costs_its_logarithm():
-    found = by_round_trip({"dogs": [("purr", 0.0)]}, INDEX, 0.5)
+    found = ordered({"dogs": [("purr", 0.0)]}, 0.5)
     assert found["dogs"] == [("purr", pytest.approx(0.5 * math.log(1 / 2)))]
 
 
 def test_without_weight_the_order_is_that_of_likelihood():
-    assert by_round_trip(PROPOSALS, INDEX, 0.0) == PROPOSALS
+    assert ordered(PROPOSALS, 0.0) == PROPOSALS
+
+
+def test_both_orders_are_compared_by_their_first_proposals():
+    """By likelihood both documents have `dogs`, which finds one; with the round trip each finds its own."""
+    proposals = {"cats": [("dogs", -0.1), ("cats", -0.2)], "dogs": [("dogs", -0.3), ("purr", -0.4)]}
+    ranks = ranks_of(proposals, INDEX)
+    likelihood, both = compare_orders(proposals, ranks, 2.0)
+    assert (likelihood.round_trip, likelihood.documents) == (0.0, 2) and both.round_trip == 2.0
+    assert (likelihood.unique, likelihood.mrr) == (0.0, 0.5)
+    assert (both.unique, both.mrr) == (1.0, 1.0)
+    assert [one.round_trip for one in compare_orders(proposals, ranks, 0.0)] == [0.0, 1.0]
+    some = compare_orders(proposals, {"cats": ranks["cats"]}, 2.0)
+    assert [one.documents for one in some] == [1, 1] and some[0].mrr == 0.0
+
+
+def test_a_sample_of_proposals_is_spread_over_the_docnos():
+    proposals = {f"d{i:02}": [("x", 0.0)] for i in reversed(range(20))}
+    assert sorted(sampled(proposals, 3)) == ["d00", "d09", "d19"]
+    assert sampled(proposals, 50) == proposals
 
 
 def test_questions_that_find_their_document_first():

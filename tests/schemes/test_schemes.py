@@ -23,7 +23,7 @@ from gr2.model.gr2 import GR2
 from gr2.model.network import FIRST, Network
 from gr2.schemes.clusters import kmeans_paths
 from gr2.schemes.config import FusionConfig, GeneratorConfig, SchemeConfig
-from gr2.schemes.registry import SCHEMES, SchemeContext, build
+from gr2.schemes.registry import SCHEMES, SchemeContext, build, trained_generator
 from gr2.training.config import OptimiserConfig
 from gr2.training.fit import fit
 
@@ -329,6 +329,35 @@ def test_it_is_said_what_docids_were_learned_from(t5, tmp_path, number, targets)
     assert docids.about["targets"] == targets
     docids.save(tmp_path / "docids")
     assert Docids.load(tmp_path / "docids").about["targets"] == targets
+
+
+@pytest.mark.parametrize("round_trip", [0.0, 3.0])
+def test_docids_know_how_their_proposals_compare_in_both_orders(t5, tmp_path, round_trip):
+    how = replace(FAST, round_trip=round_trip)
+    docids = made("query", with_queries(), t5, tmp_path, generation=how)
+    likelihood, other = docids.about["orders"]
+    assert (likelihood["round_trip"], other["round_trip"]) == (0.0, round_trip or 1.0)
+    assert likelihood["documents"] == other["documents"] == 30 and other["mrr"] >= likelihood["mrr"]
+    assert docids.unique == round(30 * (other if round_trip else likelihood)["unique"])
+    docids.save(tmp_path / "docids")
+    assert Docids.load(tmp_path / "docids").about["orders"] == [likelihood, other]
+
+
+def test_questions_that_were_asked_before_are_not_asked_again(t5, tmp_path, monkeypatch):
+    known = {"d03": ["who is three", "what is three", "why three"]}
+    context = SchemeContext(
+        collection=with_queries(),
+        backbone=str(t5),
+        folder=tmp_path,
+        config=replace(SMALL, scheme="query", generation=replace(FAST, own_questions=2)),
+        known_questions=known,
+    )
+    monkeypatch.setattr(
+        "gr2.schemes.fusion.generator.DocidGenerator.propose", None
+    )  # asking anything would fail
+    pairs = trained_generator(context, regularised=False).pairs
+    asked = [q for d, q in zip(pairs.docnos, pairs.queries, strict=True) if d == "d03" and "three" in q]
+    assert asked == known["d03"][:2] and pairs.targets.endswith("and own questions")
 
 
 def test_what_was_taken_is_sampled_again_only_with_a_radius(t5, tmp_path):

@@ -19,6 +19,7 @@ from gr2.docids.codes import KEPT_WORDS
 from gr2.docids.docids import Docids
 from gr2.docids.trie import Trie
 from gr2.evaluate.tables import render
+from gr2.schemes.round_trip import ORDERS, orders_table
 from gr2.schemes.self_retrieval import CUT, SETTINGS, reciprocal_ranks
 from gr2.text import words
 
@@ -33,7 +34,7 @@ BYTE = 256
 PLACES = 8  # positions whose balance is printed; JSON and plots have all
 SIDE = [  # the figures that `side_by_side` compares
     *("documents", "unique proposals", "first proposal", *list(KINDS)[1:]),
-    *("mean length", "tokens to uniqueness", "bytes", "bytes of words"),
+    *("mean length", "tokens to uniqueness", "bits of the first token", "bytes", "bytes of words"),
     *(f"MRR@{CUT}", "Hits@1", "searched for", "neighbour prefix share", "neighbour Jaccard"),
 ]
 
@@ -148,7 +149,7 @@ class Health:
 
     def as_text(self) -> str:
         """The report as text, with a short explanation of each figure."""
-        plain = {name: value for name, value in self.about.items() if not isinstance(value, Mapping)}
+        plain = {name: value for name, value in self.about.items() if not isinstance(value, (Mapping, list))}
         facts = [f"{name} {value}" for name, value in plain.items() if name != "scheme"]
         head = ", ".join([f"{self.scheme}: {self.documents:,} docids", *facts])
         table = render(["figure", "value", "what it says"], self.rows())
@@ -302,6 +303,7 @@ def _figures(health: Health) -> dict[str, tuple[str, str]]:
         "median length": (f"{length.median:g}", "half of the docids have no more tokens"),
         "longest": (f"{length.most:,}", "tokens of the longest docid"),
         "tokens to uniqueness": (f"{unique.mean:.2f}", "mean tokens that tell a docid from all others"),
+        "bits of the first token": (f"{health.depths[1].bits:.2f}", "what it tells of the document"),
         "median to uniqueness": (f"{unique.median:g}", "half of the docids need no more to be unique"),
         "bytes": (f"{health.bytes:.1f}", "mean size of a docid: codes as bytes, texts in UTF-8"),
         "bytes of words": (_cell(health.word_bytes, ".1f"), "mean size of the words kept beside it"),
@@ -322,24 +324,19 @@ def _cell(value: float | None, shape: str = ".4f") -> str:
 
 
 def _tables(health: Health) -> list[str]:
-    """The figures that have several rows: lengths, depths, places."""
+    """The figures that have several rows: orders of proposals, lengths, depths, places."""
     counts, deepest = health.lengths.counts, health.to_unique.most  # deeper tokens are all forced
     lengths = [[f"{n:,}", f"{count:,}", f"{count / health.documents:.1%}"] for n, count in counts.items()]
     depths = [
-        [
-            f"{row.depth:,}",
-            f"{row.nodes:,}",
-            f"{row.branching:.2f}",
-            f"{row.unique:.1%}",
-            f"{row.bits:.2f}",
-        ]
-        for row in health.depths[: deepest + 1]
+        [f"{d.depth:,}", f"{d.nodes:,}", f"{d.branching:.2f}", f"{d.unique:.1%}", f"{d.bits:.2f}"]
+        for d in health.depths[: deepest + 1]
     ]
     places = [
         [str(row.place), f"{row.docids:,}", f"{row.distinct:,}", f"{row.entropy:.2f}", f"{row.maximum:.2f}"]
         for row in health.places[:PLACES]
     ]
-    return [
+    orders = health.about.get(ORDERS)
+    return ([orders_table(orders)] if orders else []) + [
         "Lengths: number of docids by length\n" + render(["tokens", "docids", "share"], lengths),
         "Depths: prefixes of that many tokens, their mean number of children, docids unique by then, and the "
         "bits that the last token adds\n" + render(["depth", "nodes", "branching", "unique", "bits"], depths),

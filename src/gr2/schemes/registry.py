@@ -24,7 +24,15 @@ from gr2.docids.clashes import Resample, resolve_clashes
 from gr2.docids.codes import CODES_WORDS, KEPT_WORDS, code_tokeniser, count, written
 from gr2.docids.docids import Docids, Proposals, Tokenise
 from gr2.schemes.config import SchemeConfig
-from gr2.schemes.round_trip import by_round_trip, found_first
+from gr2.schemes.round_trip import (
+    ORDERS,
+    Ranks,
+    by_round_trip,
+    compare_orders,
+    found_first,
+    ranks_of,
+    sampled,
+)
 from gr2.schemes.self_retrieval import SETTINGS
 from gr2.schemes.text import numbers, summaries, term_sets, titles, urls
 from gr2.schemes.word_order import rarest_first, tokenise_ordered
@@ -54,6 +62,8 @@ class SchemeContext:
     progress: bool = False
     known_vectors: "Vectors | None" = None
     """The documents' vectors in the order of docnos, if they have been computed already."""
+    known_questions: Mapping[str, Sequence[str]] | None = None
+    """Docno → questions by which BM25 finds the document first, if `own_questions` was called already."""
 
     @cached_property
     def docnos(self) -> list[str]:
@@ -249,15 +259,26 @@ def _generated(name: str, summary: str, *, regularised: bool) -> None:
 
         def propose(docnos: Iterable[str], attempt: int) -> Proposals:
             wanted = {docno: texts[docno] for docno in docnos}
-            found = generator.propose(wanted, kept, attempt=attempt, progress=context.progress)
-            return by_round_trip(found, context.words, how.round_trip) if how.round_trip else found
+            return generator.propose(wanted, kept, attempt=attempt, progress=context.progress)
+
+        def ordered(found: Proposals, ranks: Ranks | None = None) -> Proposals:
+            if not how.round_trip:
+                return found
+            return by_round_trip(found, ranks or ranks_of(found, context.words), how.round_trip)
 
         of_fusion = ("fusion", "radius", "tries")
         about: dict[str, Any] = {"seed": context.config.seed, "targets": generator.pairs.targets}
         about |= {"generator": Path(context.generator).name}
         about |= {n: v for n, v in asdict(how).items() if regularised or n not in of_fusion}
-        tries = how.tries if regularised and how.radius else 0
-        return context.resolve(propose(texts, 0), about=about, resample=propose, tries=tries)
+        found = propose(texts, 0)
+        ranks = ranks_of(found if how.round_trip else sampled(found), context.words)
+        about |= {ORDERS: [asdict(one) for one in compare_orders(found, ranks, how.round_trip)]}
+        return context.resolve(
+            ordered(found, ranks),
+            about=about,
+            resample=lambda docnos, attempt: ordered(propose(docnos, attempt)),
+            tries=how.tries if regularised and how.radius else 0,
+        )
 
 
 _generated("query", "a generated pseudo-query (the paper's −RF)", regularised=False)
@@ -271,20 +292,27 @@ def trained_generator(context: SchemeContext, *, regularised: bool = True) -> "D
 
     how = context.config.generation
     how = replace(how, fusion=replace(how.fusion, regularised=regularised))
-    questions = _own_questions(context) if how.own_questions else None
+    questions = own_questions(context) if how.own_questions else None
     made = DocidGenerator.of(
-        context.collection, context.generator, how, seed=context.config.seed, questions=questions
+        context.collection,
+        context.generator,
+        how,
+        seed=context.config.seed,
+        questions=questions,
+        others=[x for row in (context.known_questions or {}).values() for x in row],
     )
     with progress_bar("docid generator", how.steps, show=context.progress) as update:
         made.fit(context.folder / "generator", resume=context.resume, progress=update)
     return made
 
 
-def _own_questions(context: SchemeContext) -> dict[str, list[str]]:
+def own_questions(context: SchemeContext) -> Mapping[str, Sequence[str]]:
     """What the checkpoint asks about each document before it learns from them, if that finds the document."""
     from gr2.schemes.fusion.generator import DocidGenerator
 
     how = context.config.generation
+    if context.known_questions is not None:
+        return {docno: row[: how.own_questions] for docno, row in context.known_questions.items()}
     plain = replace(how, fusion=replace(how.fusion, regularised=False))
     asker = DocidGenerator.of(context.collection, context.generator, plain, seed=context.config.seed)
     asker.fusion.eval()

@@ -20,6 +20,7 @@ from gr2.data.collection import Collection
 from gr2.evaluate.tables import render
 from gr2.schemes.fusion import latent
 from gr2.schemes.fusion.generator import DocidGenerator
+from gr2.schemes.round_trip import by_round_trip, ranks_of
 from gr2.schemes.self_retrieval import SETTINGS, reciprocal_ranks
 
 NEAR = 3
@@ -78,6 +79,8 @@ def compare_radii(
         here = writer.with_radius(radius)
         kept = folder / f"{here.written}-sample-{len(texts)}"
         proposals = here.propose(texts, kept, progress=progress)
+        if weight := here.config.round_trip:
+            proposals = by_round_trip(proposals, ranks_of(proposals, index), weight)
         first = {docno: rows[0][0] for docno, rows in proposals.items()}
         found.append(_at(radius, writer, index, first, e_d))
     return found
