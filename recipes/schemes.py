@@ -1,279 +1,196 @@
-"""Docid schemes compared: their health, the effect of |r|, and what the same model achieves with each.
+"""What GR² retrieves with each docid scheme, without look-ahead and with it.
 
-    python recipes/schemes.py build   --backbone B --generator G --out FOLDER COLLECTION ...
-    python recipes/schemes.py sweep   --backbone B --generator G --out FOLDER COLLECTION ...
-    python recipes/schemes.py slots   --backbone B --generator G --out FOLDER COLLECTION ...
-    python recipes/schemes.py report  --backbone B --generator G --out FOLDER COLLECTION ... [--docs docs]
+    python recipes/schemes.py sweep  --backbone B --docids FOLDER --out FOLDER COLLECTION ...
+    python recipes/schemes.py report --backbone B --docids FOLDER --out FOLDER COLLECTION ... [--json FILE]
 
-`build` makes the docids of every scheme; the models that generate them are trained for `--generator-steps`.
-It also compares radii, and fusion generates at the one that this suggests. `rarest` is no scheme of its own:
-it has fusion's docids with the option `rarest_first`, and shows what the order of words is worth.
-`slots` lets fusion's decoder see the document alone, then the latent vector alone, and so shows which of them
-its relevance comes from (|r| = 0, on the sample on which radii are compared; there it sees both).
-`sweep` trains the same retrieval model with the same steps on each scheme, for every seed; the docids of a
-scheme are made once. It learns docids from their tokens alone. With `--node-prior`, the toolkit's default,
-each branch of the trie starts from the vectors of the documents below it, and docids matter less.
-`report` prints the tables and trains nothing. Interrupted work continues; other settings need another folder.
+The docids come from recipes/fusion.py. Every scheme has the same network, steps and data. Without look-ahead
+a fresh decoder on a frozen encoder learns L_total and writes docids as in the paper, by beam search with the
+softmax over the vocabulary and no vectors. With look-ahead the decoder is a residual on φ. GR²S starts
+from the backbone, GR²P from gr2-mini, which was pre-trained. The schemes of `REPEATED` have `--seeds` seeds
+of the retrieval model, the others have one; generated docids have two seeds, which take turns. `report`
+compares finished trials, with look-ahead alone and the controls beside them. Collections with folds are
+cross-validated, and the documents of a file `source_docs.tsv` (qid and docno) are left out of rankings.
 """
 
 import argparse
-import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from gr2.data.collection import Collection
 from gr2.data.formats import open_collection
-from gr2.data.runs import Run
-from gr2.docids.clashes import resolve_clashes
-from gr2.docids.docids import Docids
+from gr2.data.formats.trec import read_pairs
+from gr2.data.runs import Ranking, Run
+from gr2.docids.codes import CODES_WORDS
 from gr2.evaluate.describe import headline
+from gr2.evaluate.measures import without_pairs
 from gr2.evaluate.significance import compare
 from gr2.evaluate.tables import comparison_table, render
 from gr2.experiments.executors import sweep
-from gr2.experiments.plans import PLAIN, PLAN
-from gr2.experiments.tables import all_baselines, differences_from, gather, trial_figures
+from gr2.experiments.look_ahead_runs import KnownQueries, look_ahead_run, with_memory
+from gr2.experiments.plans import PLAIN, source_documents
+from gr2.experiments.tables import baselines_over_folds, differences_from, gather, query_groups, trial_figures
 from gr2.experiments.trial import Trial
-from gr2.model.backbone import tokeniser
-from gr2.model.document_vectors import document_vectors
-from gr2.schemes.config import GeneratorConfig, SchemeConfig
-from gr2.schemes.fusion.radius import AtRadius, as_dicts, as_table, compare_radii, suggested
-from gr2.schemes.health import Health, health, side_by_side
-from gr2.schemes.plots import draw_healths, draw_radii
-from gr2.schemes.registry import SchemeContext, build, trained_generator
-from gr2.schemes.word_order import rarest_first, tokenise_ordered
-from gr2.store import Workspace, write_json
+from gr2.model.config import BACKBONE, LookAheadConfig, VectorConfig
+from gr2.model.document_vectors import vectors_by_kind
+from gr2.store import write_json
+from gr2.training.fit_look_ahead import judged_queries, learn_look_ahead
+from gr2.training.plain_views import PlainViews, Weights
 
-SCHEMES = ("fusion", "query", "title", "number", "kmeans", "pq", "rq", "codes-words", "rarest")
-MEASURES = ("nDCG@20", "ERR@20", "Hits@1")
-RADII = (0.0, 0.5, 1.0, 2.0, 3.0, 4.0)
-
-
-def context(options: argparse.Namespace, path: str, scheme: str, radius: float = 0.0) -> SchemeContext:
-    """What a scheme is made from."""
-    collection = open_collection(path)
-    folder = options.out / f"{Path(path).name}.{scheme}"
-    docnos = sorted(document.docno for document in collection.documents)
-    vectors = None
-    if scheme in ("kmeans", "pq", "rq", "codes-words"):
-        vectors = document_vectors(collection, docnos, options.backbone, options.out)
-    return SchemeContext(
-        collection=collection,
-        backbone=options.backbone,
-        folder=Workspace(folder).making,
-        config=SchemeConfig(
-            scheme=scheme,
-            words=6,
-            code_length=options.code_length,
-            generator=options.generator,
-            generation=GeneratorConfig(
-                steps=options.generator_steps,
-                pairs=options.pairs,
-                document_tokens=options.tokens,
-                radius=radius,
-                beams=options.beams,
-            ),
-        ),
-        resume=True,
-        progress=True,
-        known_vectors=vectors,
-    )
+MEASURES = ("nDCG@20", "nDCG@5", "ERR@20", "Hits@1")
+GENERATED = ("fusion", "query")
+REPEATED = (*GENERATED, "rq", CODES_WORDS)
+SCHEMES = (*REPEATED, "title", "summary", "terms", "kmeans", "rarest")
+OURS, AHEAD = "GR²S, fusion", "look-ahead"
+LEAD = 128
+"""Leading tokens of a document from which the vectors of look-ahead are made."""
+PAPER = {**PLAIN, "normaliser": "vocabulary"}
+"""The paper's decoding; `frozen_steps` are added."""
+VIEWS = {
+    "recipe": "gr2",
+    "steps": 0,
+    "look_ahead.enabled": True,
+    "look_ahead.documents.pieces": 0,
+    "look_ahead.documents.max_tokens": LEAD,
+}
+RESIDUAL = {**VIEWS, "look_ahead.weights.residual": 2.0, "learning_rate": 1e-3, "pretrained_rate": 0.1}
+"""A decoder that adds to look-ahead."""
+SETTINGS = ("paper", "look-ahead")
 
 
-def make(options: argparse.Namespace, path: str) -> None:
-    """Make the docids of every scheme that are missing."""
-    for scheme in options.schemes:
-        folder = options.out / f"{Path(path).name}.{scheme}"
-        if not folder.exists():
-            made(options, path, scheme).save(folder)
-        print(f"{folder}: {dict(Docids.load(folder).clashes)}")
-
-
-def made(options: argparse.Namespace, path: str, scheme: str) -> Docids:
-    """The docids of a scheme; those of fusion at the radius that the comparison suggests."""
-    if scheme == "rarest":
-        return turned(Docids.load(options.out / f"{Path(path).name}.fusion"), options.backbone)
-    radius = radii(options, path) if scheme == "fusion" else 0.0
-    return build(context(options, path, scheme, radius))
-
-
-def turned(docids: Docids, backbone: str) -> Docids:
-    """The same docids, written by the decoder with their rarest words first."""
-    tokenise = tokenise_ordered(tokeniser(backbone), rarest_first(docids.texts))
-    proposals = {docno: [(text, 0.0)] for docno, text in zip(docids.docnos, docids.texts, strict=True)}
-    return resolve_clashes(proposals, tokenise, {**docids.about, "scheme": "rarest"})
-
-
-def radii(options: argparse.Namespace, path: str) -> float:
-    """Compare the radii on a sample of the documents, once; returns the suggested one."""
-    kept = options.out / f"{Path(path).name}.radii.json"
-    if not kept.exists():
-        how = context(options, path, "fusion")
-        generator = trained_generator(how)
-        rows = compare_radii(
-            generator, how.collection, RADII, how.folder, sample=options.sample, progress=True
-        )
-        write_json(kept, as_dicts(rows))
-        print(as_table(rows))
-    return suggested([AtRadius(**row) for row in json.loads(kept.read_text(encoding="utf-8"))])
-
-
-def slots(options: argparse.Namespace, path: str) -> None:
-    """Generate docids for the sample while fusion's decoder sees one half of its memory; kept."""
-    kept = options.out / f"{Path(path).name}.slots.json"
-    if not kept.exists():
-        how = context(options, path, "fusion")
-        generator = trained_generator(how)
-        both = generator.fusion.memory
-        views = {
-            "document alone": lambda z, states, mask: both(None, states, mask),
-            "slots alone": lambda z, states, mask: both(z, None, None),
-        }
-        found: dict[str, Any] = {}
-        for name, view in views.items():
-            generator.fusion.memory = view  # type: ignore[method-assign]
-            folder = how.folder / name.replace(" ", "-")
-            rows = compare_radii(
-                generator, how.collection, (0.0,), folder, sample=options.sample, progress=True
-            )
-            found[name] = as_dicts(rows)[0]
-        write_json(kept, found)
-    known = json.loads(kept.read_text(encoding="utf-8"))
-    for view, row in known.items():
-        figures = f"MRR {row['found']:.3f} ± {row['error']:.3f}, unique {row['unique']:.1%}"
-        print(f"{Path(path).name}, {view}: {figures}")
-
-
-def trials(options: argparse.Namespace, path: str, *, prior: bool) -> Iterator[Trial]:
-    """Every scheme, seed by seed; on the dev split if there is one."""
-    split = "dev" if "dev" in open_collection(path).qrels else "test"
-    with_prior = {**PLAN, "recipe": "gr2", "prior": 1.0, "steps": options.steps}
-    plan = with_prior if prior else {**PLAIN, "frozen_steps": options.steps}
+def trials(options: argparse.Namespace, path: str) -> Iterator[Trial]:
+    """All trials of a collection, the most informative ones first."""
     for seed in range(options.seeds):
-        for scheme in options.schemes:
-            yield Trial(
-                system=scheme,
-                collection=path,
-                backbone=options.backbone,
-                docids=str(options.out / f"{Path(path).name}.{scheme}"),
-                plan={**plan, "seed": seed},
-                split=split,
-            )
+        for setting in options.settings:
+            for scheme in options.schemes:
+                if seed == 0 or scheme in REPEATED:
+                    yield from over_folds(options, path, scheme, setting, seed, f"GR²S, {scheme}")
+            for scheme in (one for one in options.schemes if one in GENERATED and seed == 0):
+                yield from over_folds(options, path, scheme, setting, seed, f"GR²P, {scheme}")
+        if seed == 0 and AHEAD in options.settings and CODES_WORDS in options.schemes:
+            yield from over_folds(options, path, CODES_WORDS, "no decoder", seed, CODES_WORDS)
+
+
+def over_folds(
+    options: argparse.Namespace, path: str, scheme: str, setting: str, seed: int, name: str
+) -> Iterator[Trial]:
+    """The trials of a system: one, or one for each fold."""
+    plan: Mapping[str, Any] = {
+        "paper": {**PAPER, "frozen_steps": options.steps},
+        "look-ahead": {**RESIDUAL, "frozen_steps": options.residual_steps},
+        "no decoder": VIEWS,
+    }[setting]
+    own = f".{seed % 2}" if scheme in GENERATED else ""
+    for fold in range(len(open_collection(path).folds)) or (None,):
+        yield Trial(
+            system=name if setting == "paper" else f"{name} + {AHEAD}",
+            collection=path,
+            backbone=BACKBONE if name.startswith("GR²P") else options.backbone,
+            docids=str(options.docids / f"{Path(path).name}.{scheme}{own}"),
+            plan={**plan, "seed": seed},
+            fold=fold,
+        )
+
+
+def controls(options: argparse.Namespace, collection: Collection, path: str) -> list[Run]:
+    """BM25 and the controls, what look-ahead does without a decoder, and the hybrid with memory; kept."""
+    folder = options.out / f"{Path(path).name}.controls"
+    if not folder.exists():
+        runs = [*baselines_over_folds(collection), *without_decoder(options, collection, path)]
+        folder.mkdir()
+        for run in runs:
+            run.write(folder / f"{run.name}.trec")
+    return [replace(Run.read(file), name=file.stem) for file in sorted(folder.glob("*.trec"))]
+
+
+def without_decoder(options: argparse.Namespace, collection: Collection, path: str) -> list[Run]:
+    """The runs of dense search, the hybrid, the hybrid with memory, and look-ahead, over the folds."""
+    how, documents = VectorConfig.leading(LEAD), sorted(collection.documents, key=lambda d: d.docno)
+    docnos = [document.docno for document in documents]
+    vectors = vectors_by_kind(collection, docnos, options.backbone, options.docids, how)
+    views = PlainViews(documents, vectors, LookAheadConfig())
+    encoder = KnownQueries(collection, options.backbone, options.docids, how)
+    found: dict[str, dict[str, Ranking]] = {}
+    for fold in range(len(collection.folds)) or (None,):
+        part = collection if fold is None else collection.fold(fold)
+        hidden = read_pairs(source_documents(path))
+        part = replace(part, qrels={s: without_pairs(qrels, hidden) for s, qrels in part.qrels.items()})
+        queries = {qid: part.queries[qid] for qid in part.split("test")}
+        splits = judged_queries(part, encoder)
+        each = {
+            "dense": views.at(Weights(next(iter(vectors)), 0.0)),
+            "hybrid": views.at(views.usual),
+            "hybrid + memory": with_memory(views, splits)[0],
+            AHEAD: learn_look_ahead(views, splits, variant="gr2")[0],
+        }
+        for name, system in each.items():
+            found.setdefault(name, {}).update(look_ahead_run(system, queries, encoder, name).rankings)
+    return [Run(rankings, name) for name, rankings in found.items()]
+
+
+def finished(options: argparse.Namespace, path: str) -> list[Trial]:
+    """The finished trials; a seed of a system counts when all of its folds are done."""
+    every = list(trials(options, path))
+    missing = {(t.system, t.plan["seed"]) for t in every if not (options.out / t.name).exists()}
+    left = sorted({f"{system} (seed {seed})" for system, seed in missing})
+    print(f"not measured: {', '.join(left) or 'nothing'}\n")
+    return [t for t in every if (t.system, t.plan["seed"]) not in missing]
 
 
 def report(options: argparse.Namespace, path: str) -> dict[str, Any]:
     """Print a collection's tables and return its figures."""
     collection = open_collection(path)
-    name = Path(path).name
     print(f"### {headline(collection)}\n")
-    folders = {scheme: options.out / f"{name}.{scheme}" for scheme in options.schemes}
-    healths = {s: health(Docids.load(f), collection) for s, f in folders.items() if f.exists()}
-    print(side_by_side(healths), "\n")
-    saved: dict[str, Any] = {"health": {scheme: each.as_dict() for scheme, each in healths.items()}}
-    compared = options.out / f"{name}.radii.json"
-    if compared.exists():
-        saved["radii"] = json.loads(compared.read_text(encoding="utf-8"))
-        _radii(options, name, saved["radii"])
-        if "fusion" in healths:
-            print(f"generated at |r| = {Docids.load(folders['fusion']).about['radius']:g}\n")
-    if (options.out / f"{name}.slots.json").exists():
-        slots(options, path)
-        saved["slots"] = json.loads((options.out / f"{name}.slots.json").read_text(encoding="utf-8"))
-    if options.docs:
-        _draw(options.docs / "plots", name, healths)
-    for name, prior in {"by tokens alone": False, "with a node prior": True}.items():
-        if done := _done(options, trials(options, path, prior=prior)):
-            print(f"#### {name}\n")
-            saved[name] = _retrieval(options, collection, done)
+    done = finished(options, path)
+    rows = [(run.name, 0, run) for run in controls(options, collection, path)]
+    rows += [(t.system, t.plan["seed"], Run.read(options.out / t.name / "run.trec")) for t in done]
+    evaluations = gather(collection, rows, MEASURES, exclude=source_documents(path))
+    saved: dict[str, Any] = {"fingerprint": collection.fingerprint}
+    saved["trials"] = trial_figures([(t, options.out / t.name) for t in done])
+    saved["seeds"] = {t.system: sorted({o.plan["seed"] for o in done if o.system == t.system}) for t in done}
+    for group, qids in query_groups(collection).items():
+        some = [one.only(qids) for one in evaluations]
+        print(f"{group} queries ({len(qids)})\n\n{comparison_table(compare(some), 'markdown')}\n")
+        saved[group] = {"queries": len(qids), "means": {one.name: one.means for one in some}}
+        plain = [one for one in some if not one.name.endswith(AHEAD) or one.name == AHEAD]
+        ahead = [one for one in some if one.name.endswith(AHEAD)]
+        for to, family in {OURS: plain, f"{OURS} + {AHEAD}": ahead, AHEAD: ahead}.items():
+            tested = differences_from(to, family, MEASURES[:1])
+            saved[group][f"against {to}"] = [asdict(d) for d in tested]
+            cells = [[d.system, f"{d.gain:+.4f}", f"{d.p:.3f}", f"{d.holm:.3f}"] for d in tested]
+            print(render([f"against {to}", MEASURES[0], "p", "p (Holm)"], cells, "markdown"), "\n")
     return saved
 
 
-def _done(options: argparse.Namespace, wanted: Iterable[Trial]) -> list[Trial]:
-    """The finished trials: of every scheme that was begun, the seeds that all of them have."""
-    every = list(wanted)
-    begun = {t.system for t in every if (options.out / t.name).exists()}
-    every = [t for t in every if t.system in begun]
-    missing = {t.plan["seed"] for t in every if not (options.out / t.name).exists()}
-    return [t for t in every if t.plan["seed"] not in missing]
-
-
-def _radii(options: argparse.Namespace, name: str, rows: list[dict[str, Any]]) -> None:
-    known = [AtRadius(**row) for row in rows]
-    print(as_table(known), "\n")
-    if options.docs:
-        draw_radii(known, options.docs / "plots" / f"radii-{name}.svg")
-
-
-def _draw(folder: Path, name: str, healths: Mapping[str, Health]) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    draw_healths(healths, folder / f"docids-{name}.svg")
-
-
-def _retrieval(options: argparse.Namespace, collection: Collection, done: list[Trial]) -> dict[str, Any]:
-    split = done[0].split
-    rows = [(run.name, 0, run) for run in all_baselines(collection, options.backbone, options.out, split)]
-    rows += [(t.system, t.plan["seed"], Run.read(options.out / t.name / "run.trec")) for t in done]
-    evaluations = gather(collection, rows, MEASURES, split=split)
-    print(f"{split} queries\n\n{comparison_table(compare(evaluations), 'markdown')}\n")
-    tested = differences_from("fusion", [e for e in evaluations if e.name in options.schemes], MEASURES)
-    cells = [[d.system, d.measure, f"{d.gain:+.4f}", f"{d.p:.3f}", f"{d.holm:.3f}"] for d in tested]
-    if cells:
-        print(render(["against fusion", "measure", "gain", "p", "p (Holm)"], cells, "markdown"), "\n")
-    return {
-        "split": split,
-        "seeds": sorted({t.plan["seed"] for t in done}),
-        "plan": {name: value for name, value in done[0].plan.items() if name != "seed"},
-        "means": {e.name: e.means for e in evaluations},
-        "against fusion": {
-            f"{d.system} {d.measure}": {"mean": d.gain, "p": d.p, "holm": d.holm} for d in tested
-        },
-        "trials": trial_figures([(t, options.out / t.name) for t in done]),
-    }
-
-
-def main() -> None:
-    """Build, sweep, compare slots or report."""
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Sweep or report."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("do", choices=("build", "slots", "sweep", "report"))
+    parser.add_argument("do", choices=("sweep", "report"))
     parser.add_argument("collections", nargs="+", help="folders")
-    parser.add_argument("--backbone", required=True, help="checkpoint of the retrieval model")
-    parser.add_argument("--generator", required=True, help="checkpoint that learns to generate docids")
-    parser.add_argument("--out", type=Path, required=True, help="folder of docids and trials")
+    parser.add_argument("--backbone", required=True, help="a text encoder; that of GR²S and look-ahead")
+    parser.add_argument("--docids", type=Path, required=True, help="folder that recipes/fusion.py wrote")
+    parser.add_argument("--out", type=Path, required=True, help="folder of trials")
     parser.add_argument("--schemes", nargs="+", choices=SCHEMES, default=list(SCHEMES), help="(all)")
-    parser.add_argument("--generator-steps", type=int, default=200, help="training steps of it (200)")
     parser.add_argument(
-        "--pairs", type=int, default=5000, help="maximal number of pairs it learns from (5,000)"
+        "--settings", nargs="+", choices=SETTINGS, default=list(SETTINGS), help="decoding (both)"
     )
-    parser.add_argument("--tokens", type=int, default=64, help="tokens of a document that it reads (64)")
-    parser.add_argument("--beams", type=int, default=5, help="proposals per document (5)")
-    parser.add_argument(
-        "--code-length",
-        type=int,
-        default=8,
-        help="codes of a pq, rq or codes-words docid; 0: 24 or 32, slower (8)",
-    )
-    parser.add_argument("--sample", type=int, default=600, help="documents on which radii are compared (600)")
-    parser.add_argument("--steps", type=int, default=200, help="training steps of each retrieval model (200)")
-    parser.add_argument("--node-prior", action="store_true", help="sweep with a node prior (without)")
+    parser.add_argument("--steps", type=int, default=200, help="training steps without look-ahead (200)")
+    parser.add_argument("--residual-steps", type=int, default=60, help="training steps of a residual (60)")
     parser.add_argument("--seeds", type=int, default=3, help="number of seeds (3)")
     parser.add_argument("--workers", type=int, default=2, help="trials run at the same time (2)")
-    parser.add_argument("--docs", type=Path, help="folder for plots and results/docids.json")
-    options = parser.parse_args()
-    if options.do == "build":
-        for path in options.collections:
-            make(options, path)
-    elif options.do == "slots":
-        for path in options.collections:
-            slots(options, path)
-    elif options.do == "sweep":
-        wanted = [t for path in options.collections for t in trials(options, path, prior=options.node_prior)]
-        sweep(sorted(wanted, key=lambda t: t.plan["seed"]), options.out, workers=options.workers)
-    else:
-        saved = {Path(path).name: report(options, path) for path in options.collections}
-        if options.docs:
-            write_json(options.docs / "results" / "docids.json", saved)
+    parser.add_argument("--json", type=Path, help="save the figures")
+    options = parser.parse_args(arguments)
+    if options.do == "sweep":
+        wanted = [trial for path in options.collections for trial in trials(options, path)]
+        sweep(sorted(wanted, key=lambda trial: trial.plan["seed"]), options.out, workers=options.workers)
+        return
+    saved = {Path(path).name: report(options, path) for path in options.collections}
+    if options.json:
+        about = {"steps": options.steps, "residual steps": options.residual_steps, "lead": LEAD}
+        write_json(options.json, {"settings": about, "collections": saved})
 
 
 if __name__ == "__main__":
