@@ -11,7 +11,8 @@ trains fusion once for each change of `CHANGES`, and writes docids of a sample w
 document and the latent vector, the document alone, and the latent vector alone. `build` compares radii on a
 sample, writes fusion's docids at the radius that this suggests, and makes those of all other schemes; what is
 generated is made once for every seed. `rarest` is no scheme of its own: fusion with the option
-`rarest_first`. `report` prints the tables. Whatever is there is not made again.
+`rarest_first`. `report` prints the tables; figures of other collections stay in docids.json. Whatever is
+there is not made again.
 """
 
 import argparse
@@ -289,7 +290,9 @@ def main() -> None:
     if options.do == "report":
         saved = {Path(path).name: report(options, path) for path in options.collections}
         if options.docs:
-            write_json(options.docs / "results" / "docids.json", saved)
+            figures = options.docs / "results" / "docids.json"
+            others = read_json(figures, dict[str, Any]) if figures.exists() else {}
+            write_json(figures, others | saved)
     for path in options.collections if options.do != "report" else ():
         if options.do == "ask":
             questions(options, path)

@@ -34,7 +34,7 @@ from gr2.experiments.tables import baselines_over_folds, differences_from, gathe
 from gr2.experiments.trial import Trial
 from gr2.model.config import BACKBONE, LookAheadConfig, VectorConfig
 from gr2.model.document_vectors import vectors_by_kind
-from gr2.store import write_json
+from gr2.store import read_json, write_json
 from gr2.training.fit_look_ahead import judged_queries, learn_look_ahead
 from gr2.training.plain_views import PlainViews, Weights
 
@@ -146,7 +146,8 @@ def report(options: argparse.Namespace, path: str) -> dict[str, Any]:
     rows = [(run.name, 0, run) for run in controls(options, collection, path)]
     rows += [(t.system, t.plan["seed"], Run.read(options.out / t.name / "run.trec")) for t in done]
     evaluations = gather(collection, rows, MEASURES, exclude=source_documents(path))
-    saved: dict[str, Any] = {"fingerprint": collection.fingerprint}
+    settings = {"steps": options.steps, "residual steps": options.residual_steps, "lead": LEAD}
+    saved: dict[str, Any] = {"fingerprint": collection.fingerprint, "settings": settings}
     saved["trials"] = trial_figures([(t, options.out / t.name) for t in done])
     saved["seeds"] = {t.system: sorted({o.plan["seed"] for o in done if o.system == t.system}) for t in done}
     for group, qids in query_groups(collection).items():
@@ -181,7 +182,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--residual-steps", type=int, default=60, help="training steps of a residual (60)")
     parser.add_argument("--seeds", type=int, default=3, help="number of seeds (3)")
     parser.add_argument("--workers", type=int, default=2, help="trials run at the same time (2)")
-    parser.add_argument("--json", type=Path, help="save the figures")
+    parser.add_argument("--json", type=Path, help="save the figures; those of other collections stay there")
     options = parser.parse_args(arguments)
     if options.do == "sweep":
         wanted = [trial for path in options.collections for trial in trials(options, path)]
@@ -189,8 +190,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         return
     saved = {Path(path).name: report(options, path) for path in options.collections}
     if options.json:
-        about = {"steps": options.steps, "residual steps": options.residual_steps, "lead": LEAD}
-        write_json(options.json, {"settings": about, "collections": saved})
+        others = read_json(options.json, dict[str, Any]) if options.json.exists() else {}
+        write_json(options.json, others | saved)
 
 
 if __name__ == "__main__":
