@@ -1,6 +1,7 @@
 """The first stage of a docid generator: it learns to ask, is measured, and serves any docids."""
 
 import random
+from dataclasses import replace
 
 import pytest
 import torch
@@ -8,7 +9,7 @@ from helpers import tiny
 
 from gr2.data.formats.lines import FormatError
 from gr2.data.formats.records import read_pairs_of_texts
-from gr2.model.backbone import FreshDecoder, parts_of
+from gr2.model.backbone import FreshDecoder, parts_of, tokenizer_of
 from gr2.model.network import Network
 from gr2.schemes.config import GeneratorConfig, SchemeConfig
 from gr2.schemes.registry import SchemeContext, build
@@ -50,6 +51,15 @@ def test_the_tables_of_tokens_are_those_of_the_checkpoint(made, t5):
     assert not network.fresh
     changed = Network.build(t5, [5, 6, 7]).weights()
     assert any(not torch.equal(weight, changed[name]) for name, weight in network.weights().items())
+
+
+def test_from_pairs_in_lower_case_it_reads_every_text_that_way(made, t5, tmp_path):
+    lower, before = tokenizer_of(made[0]), tokenizer_of(t5)
+    assert lower("BAKA Beke").input_ids == lower("baka beke").input_ids == before("baka beke").input_ids
+    assert before("BAKA Beke").input_ids != before("baka beke").input_ids
+    capital = [(f"Baka {text}", question) for text, question in pairs()]
+    train_generator(capital, str(t5), tmp_path / "capital", replace(FAST, steps=1))
+    assert tokenizer_of(tmp_path / "capital")("BAKA Beke").input_ids == before("BAKA Beke").input_ids
 
 
 def test_interrupted_and_resumed_it_is_the_same_to_the_byte(made, t5, tmp_path, monkeypatch):

@@ -3,12 +3,16 @@
 The second stage starts from it (`--docids.generator FOLDER`) and learns a collection's own queries, by
 L_Docid of fusion or by L_MLE alone. The result is a backbone (`save_backbone`): the embeddings of tokens are
 frozen, so the decoder can write words that no pair has.
+
+A generator that has seen lower case alone copies from a text with capitals instead of asking about it. So if
+all pairs are in lower case, its tokenizer reads every text that way.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
+from typing import Any
 
 from gr2.bm25 import BM25
 from gr2.data.collection import Document
@@ -66,9 +70,22 @@ def train_generator(
         making = Workspace(out).making
         generator.fit(making, freeze_embeddings=True, resume=resume, progress=update)
     asked = Asked(len(set(held.docnos)), *zip(before, _measured(generator, held), strict=True))
-    about = {"made from": {**generator.about, "steps": config.steps, "seed": config.seed}}
-    export(generator.fusion.generator, backbone, out, about | {"asks": vars(asked)})
+    lower = all(text == text.lower() for text in (*texts, *questions))
+    made = {**generator.about, "steps": config.steps, "seed": config.seed, "lower case": lower}
+    tokenizer = in_lower_case(generator.tokenizer) if lower else generator.tokenizer
+    about = {"made from": made, "asks": vars(asked)}
+    export(generator.fusion.generator, backbone, out, about, tokenizer=tokenizer)
     return asked
+
+
+def in_lower_case(tokenizer: Any) -> Any:
+    """The tokenizer, changed so that it reads every text in lower case."""
+    from tokenizers import normalizers
+
+    backend = tokenizer.backend_tokenizer
+    others = [backend.normalizer] if backend.normalizer else []
+    backend.normalizer = normalizers.Sequence([normalizers.Lowercase(), *others])
+    return tokenizer
 
 
 def _measured(generator: DocidGenerator, held: Pairs) -> tuple[float, float]:

@@ -85,10 +85,14 @@ def export(
     out: Path,
     about: Mapping[str, Any],
     *,
+    tokenizer: Any = None,
     storage: Storage = "fp32",
     card: str = "",
 ) -> None:
-    """Write a network as a backbone; it must have been trained from `backbone` with frozen embeddings."""
+    """Write a network as a backbone; it must have been trained from `backbone` with frozen embeddings.
+
+    Its tokenizer is the backbone's unless another one is given.
+    """
     parts = parts_of(backbone, network_shape(network))
     words = parts.encoder.get_input_embeddings().weight.detach()
     tables: dict[str, Tensor] = {}
@@ -106,7 +110,7 @@ def export(
         network.decoder,
         weights,
         tables,
-        tokenizer_of(backbone),
+        tokenizer or tokenizer_of(backbone),
         {"special": list(parts.special), **about},
         storage=storage,
         card=card,
