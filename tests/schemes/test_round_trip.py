@@ -61,14 +61,35 @@ def test_questions_that_find_their_document_first():
     assert found_first(PROPOSALS, INDEX, 5)["cats"] == ["purr", "cats purr"]
 
 
+NAMES = ("cats", "dogs", "owls", "ants")
+
+
+def with_wide_queries() -> Collection:
+    """Queries with one document each, one with four, and one whose document has none of its words."""
+    documents = tuple(Document(name, name, f"animals called {name}") for name in NAMES)
+    queries = {f"q{i}": f"{NAMES[i % 4]} {i}" for i in range(201)} | {"wide": "animals", "odd": "cats purr"}
+    qrels = {f"q{i}": {NAMES[i % 4]: 1} for i in range(201)}
+    qrels |= {"wide": dict.fromkeys(NAMES, 1), "odd": {"dogs": 1}}
+    return Collection(name="c", documents=documents, queries=queries, qrels={"train": qrels})
+
+
 def test_queries_that_many_documents_answer_can_be_left_out():
-    documents = tuple(Document(f"d{i}", f"title {i}", f"text {i}") for i in range(4))
-    queries = {f"q{i}": f"query {i}" for i in range(201)} | {"wide": "everything"}
-    qrels = {f"q{i}": {f"d{i % 4}": 1} for i in range(201)} | {"wide": {f"d{i}": 1 for i in range(4)}}
-    data = Collection(name="c", documents=documents, queries=queries, qrels={"train": qrels})
-    assert "everything" in pairs_of(data).queries and len(pairs_of(data)) == 205
-    assert "everything" not in pairs_of(data, most_answers=3).queries
-    assert len(pairs_of(data, most_answers=4)) == 205
+    data = with_wide_queries()
+    assert "animals" in pairs_of(data).queries and len(pairs_of(data)) == 206
+    assert "animals" not in pairs_of(data, most_answers=3).queries
+    found = pairs_of(data, most_answers=4)
+    assert found.queries.count("animals") == 4 and len(found) == 205
+
+
+def test_queries_that_do_not_find_their_document_are_left_out_with_them():
+    data = with_wide_queries()
+    assert ("dogs", "cats purr") in told(pairs_of(data))
+    assert ("dogs", "cats purr") not in told(pairs_of(data, most_answers=1))
+    assert told(pairs_of(data, most_answers=1)) == {(NAMES[i % 4], f"{NAMES[i % 4]} {i}") for i in range(201)}
+
+
+def told(found: Pairs) -> set[tuple[str, str]]:
+    return set(zip(found.docnos, found.queries, strict=True))
 
 
 def test_own_questions_join_the_pairs_once():

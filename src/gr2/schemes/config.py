@@ -72,7 +72,8 @@ class GeneratorConfig:
     """Weight of log(1 / rank) in a proposal's score, the rank at which BM25 finds the document by it. paper:
     0, likelihood alone."""
     most_answers: int = 0
-    """Queries that more documents answer are not learned from; 0 takes all. paper: all."""
+    """Queries that more documents answer are not learned from, nor those by which BM25 does not find the
+    document among as many; 0 takes all. paper: all."""
     own_questions: int = 0
     """Questions of each document to learn from that the checkpoint itself asks, if BM25 finds the document
     by them first; the checkpoint must be a trained generator (`gr2 generator train`). paper: 0."""

@@ -14,9 +14,11 @@ from hashlib import blake2b
 
 import numpy as np
 
+from gr2.bm25 import BM25
 from gr2.data.collection import Collection, Document
 from gr2.model.padding import padded
 from gr2.schemes.fusion.network import PairBatch, with_end
+from gr2.schemes.self_retrieval import SETTINGS
 from gr2.text import sentences
 
 FEW = 200
@@ -97,7 +99,8 @@ def pairs_of(
         collection: the documents that need docids.
         split: the judgements to train on.
         most: maximum number of pairs; each document's most specific query comes first, then the next.
-        most_answers: leave out queries whose text more documents answer with the highest grade.
+        most_answers: leave out queries whose text more documents answer with the highest grade, and pairs
+            whose document BM25 does not find among as many: such a query says little about this document.
         seed: breaks ties between equally specific queries.
     """
     judged = collection.split(split) if split in collection.qrels else {}
@@ -113,6 +116,7 @@ def pairs_of(
         best = {
             q: docnos for q, docnos in best.items() if len(answers[collection.queries[q]]) <= most_answers
         }
+        best = _found(collection, best, most_answers)
     if len(best) < FEW:
         rows = [row for document in collection.documents if (row := _own(document))]
         return _sampled(rows, "titles and leading sentences", most, seed)
@@ -125,6 +129,15 @@ def pairs_of(
         if texts.get(docno)
     ]
     return _sampled(rows, "queries", most, seed)
+
+
+def _found(collection: Collection, best: Mapping[str, list[str]], most: int) -> dict[str, list[str]]:
+    """The documents (qid → docnos) that are among the first `most` when BM25 searches for their query."""
+    if not best:
+        return {}
+    run = BM25.index(collection.documents, SETTINGS).search({q: collection.queries[q] for q in best}, most)
+    kept = {qid: [docno for docno in docnos if docno in run.docnos(qid)] for qid, docnos in best.items()}
+    return {qid: docnos for qid, docnos in kept.items() if docnos}
 
 
 def _own(document: Document) -> tuple[str, str, str] | None:
