@@ -51,10 +51,7 @@ LEAD = 128
 RADII = (0.0, 1.0, 2.0, 3.0)
 CHANGES: Mapping[str, Mapping[str, Any]] = {
     "none": {},
-    "perturbation": {"fusion.training_radius": 1.0},
     "wider": {"fusion.width": 128, "fusion.slots": 8},
-    "all questions": {"all_questions": True},
-    "states hidden": {"fusion.hidden": 0.3},
 }
 """Changes of the generator that are tried one at a time."""
 

@@ -27,7 +27,6 @@ from gr2.schemes.fusion import latent, pairs
 from gr2.schemes.fusion.generator import DocidGenerator
 from gr2.schemes.fusion.network import Fusion, FusionObjective, PairBatch, with_end
 from gr2.schemes.fusion.pairs import PairBatches, PairRows, Pairs, pairs_of
-from gr2.schemes.fusion.radius import compare_radii
 from gr2.training.config import OptimiserConfig
 from gr2.training.loop import LoopConfig
 
@@ -428,65 +427,6 @@ def test_without_regularisation_it_is_the_plain_generator(backbone):
     assert parts.keys() == {"generator", "total"} and parts["generator"] == parts["total"]
 
 
-def test_the_decoder_meets_moved_vectors_in_training_alone(backbone):
-    fusion, batch = small_fusion(backbone, training_radius=0.4), some_batch()
-    z = torch.zeros(5, SMALL.width)
-    moved = fusion.train().moved(z)
-    torch.testing.assert_close(moved.norm(dim=1), torch.full((5,), 0.4))
-    assert len({tuple(row) for row in moved.tolist()}) == 5, "each in a direction of its own"
-    assert fusion.moved(None) is None
-    assert fusion.eval().moved(z) is z and small_fusion(backbone).train().moved(z) is z
-    still = parts_of(fusion, batch)
-    fusion.train()  # without dropout, nothing else changes
-    for name, changes in (("generator", True), ("autoencoder", True), ("relevance", False)):
-        assert (parts_of(fusion, batch)[name] != still[name]) == changes, name
-
-
-def test_a_share_of_the_documents_is_hidden_in_training_alone(backbone):
-    fusion, mask = small_fusion(backbone, hidden=0.25), torch.ones(4000, 3, dtype=torch.long)
-    assert fusion.eval().seen(mask) is mask
-    seen = fusion.train().seen(mask)
-    assert 0.7 < seen.float().mean() < 0.8 and bool((seen == seen[:, :1]).all()), "a document as a whole"
-    assert small_fusion(backbone, hidden=0.5, regularised=False).train().seen(mask) is mask
-    whole, batch = small_fusion(backbone, hidden=1.0), some_batch()
-    latent_only = Fusion(whole.generator, replace(SMALL, latent_only=True))
-    latent_only.load(whole.weights())
-    assert parts_of(whole.train(), batch) == pytest.approx(parts_of(latent_only, batch), rel=1e-5)
-    assert parts_of(whole.eval(), batch)["generator"] != parts_of(latent_only, batch)["generator"]
-
-
-def test_further_queries_are_for_the_autoencoder_alone(backbone):
-    fusion, batch, more = small_fusion(backbone).eval(), some_batch(), some_batch(1)
-    both = PairBatch(
-        batch.documents,
-        batch.document_mask,
-        *(
-            torch.cat([pad(one, 9), pad(two, 9)])
-            for one, two in zip(
-                (batch.queries, batch.query_mask, batch.targets, batch.real),
-                (more.queries, more.query_mask, more.targets, more.real),
-                strict=True,
-            )
-        ),
-    )
-    own, other, found = (parts_of(fusion, one) for one in (batch, more, both))
-    for name in ("generator", "relevance", "distinctness"):
-        assert found[name] == pytest.approx(own[name], rel=1e-4, abs=1e-5), name
-    mean = (own["autoencoder"] + other["autoencoder"]) / 2
-    assert found["autoencoder"] == pytest.approx(mean, rel=1e-4)
-    assert both.examples == 5 and both.sizes == {"generator": 5, "autoencoder": 10}
-    parts = both.parts(2)
-    assert [part.sizes["autoencoder"] for part in parts] == [6, 4] and [p.examples for p in parts] == [3, 2]
-    assert [part.queries[part.examples :, 0].tolist() for part in parts] == [
-        more.queries[:3, 0].tolist(),
-        more.queries[3:, 0].tolist(),
-    ]
-
-
-def pad(rows: torch.Tensor, width: int) -> torch.Tensor:
-    return torch.nn.functional.pad(rows, (0, width - rows.shape[1]))
-
-
 def test_weights_are_taken_whole_or_refused(backbone):
     one, two = small_fusion(backbone), Fusion.build(backbone, list(range(4, tiny.SIZE)), SMALL, seed=8)
     batch = some_batch()
@@ -699,23 +639,6 @@ def test_proposals_depend_neither_on_shards_nor_on_order(writer, tmp_path, monke
     assert {path.name: path.read_bytes() for path in (tmp_path / "shuffled").iterdir()} == content
 
 
-@pytest.mark.parametrize(("weight", "unique"), [(0.0, 0.0), (2.0, 1.0)])
-def test_radii_are_compared_in_the_order_that_docids_will_have(writer, tmp_path, monkeypatch, weight, unique):
-    """The likeliest proposal is the same for all; the second one alone finds its document."""
-    documents = tuple(Document(f"d{word}", "", f"{word} {word}") for word in tiny.WORDS[:4])
-    data = Collection(name="own", documents=documents, queries={}, qrels={})
-    likely = tiny.WORDS[9]
-    monkeypatch.setattr(
-        DocidGenerator,
-        "propose",
-        lambda self, texts, *rest, **named: {d: [(likely, -0.1), (d[1:], -0.2)] for d in texts},
-    )
-    writing = writer.with_radius(0.0)
-    writing.config = replace(writing.config, round_trip=weight)
-    (row,) = compare_radii(writing, data, [1.0], tmp_path)
-    assert (row.unique, row.found) == (unique, unique)
-
-
 def test_a_shard_that_is_there_is_not_written_again(writer, tmp_path, monkeypatch):
     texts = texts_of(toys(50))
     monkeypatch.setattr(writing, "SHARD", 1)
@@ -918,32 +841,6 @@ def test_a_batch_holds_what_its_rows_hold():
     assert targets.tolist() == [[5, END, 0, 0], [6, 7, 8, END], [END, 0, 0, 0]]
     assert real.sum(1).tolist() == [2, 4, 1]
     assert batch.examples == 2
-
-
-def test_queries_without_a_document_join_every_batch():
-    rows = pair_rows([(i, i) for i in range(6)])
-    rows = replace(rows, queries=[*rows.queries, [300], [301]], targets=[*rows.targets, [400], [401]])
-    batches = PairBatches(rows, 4, seed=1)
-    batch = batches[2]
-    assert batch.examples == 4 and len(batch.queries) == 8
-    more = [PairBatches(rows, 4, seed=1)[step].queries[4:, 0].tolist() for step in range(20)]
-    assert more[2] == batch.queries[4:, 0].tolist(), "a function of seed and step alone"
-    assert {token for row in more for token in row} == {300, 301}
-    assert batch.targets[4:, 0].tolist() == [100 + token for token in more[2]]
-
-
-def test_the_autoencoder_learns_all_queries_if_wanted(t5):
-    data = tiny.collection()
-    plain = GeneratorConfig(pairs=7)
-    assert DocidGenerator.of(data, str(t5), plain, others=["baka boko"]).pairs.others == ()
-    pairs = DocidGenerator.of(
-        data, str(t5), replace(plain, all_questions=True), others=["baka boko", "baka boko"]
-    ).pairs
-    train = {data.queries[qid] for qid in data.qrels["train"]}
-    assert set(pairs.others) == (train | {"baka boko"}) - set(pairs.queries)
-    assert len(pairs.others) == len(set(pairs.others)) > 1
-    rows, dev = pairs.parted()
-    assert rows.others == pairs.others and not dev.others, "the validation is that of the pairs"
 
 
 def test_the_paper_s_weights_are_the_defaults():

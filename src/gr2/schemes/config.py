@@ -31,12 +31,6 @@ class FusionConfig:
     """α, weight of L_Rel."""
     beta: float = 30.0
     """β, weight of L_Div."""
-    training_radius: float = 0.0
-    """Length of a random vector that is added to e_d and e_q in training, so that the decoder meets there
-    what it sees when docids are written. paper: 0."""
-    hidden: float = 0.0
-    """Share of the documents, from 0 to 1, of which the generator's decoder attends to the slots only in a
-    training step, so that it learns to read them. paper: 0."""
     smoothing: float = 0.1
     """Label smoothing of the generated tokens, from 0 to 1."""
     dropout: bool = False
@@ -77,8 +71,6 @@ class GeneratorConfig:
     own_questions: int = 0
     """Questions of each document to learn from that the checkpoint itself asks, if BM25 finds the document
     by them first; the checkpoint must be a trained generator (`gr2 generator train`). paper: 0."""
-    all_questions: bool = False
-    """Let the autoencoder also learn training queries and own questions that are in no pair. paper: no."""
     device: str = "auto"
     """Device to train and decode on: auto takes cuda, then mps, else cpu."""
     tries: int = 3

@@ -294,12 +294,7 @@ def trained_generator(context: SchemeContext, *, regularised: bool = True) -> "D
     how = replace(how, fusion=replace(how.fusion, regularised=regularised))
     questions = own_questions(context) if how.own_questions else None
     made = DocidGenerator.of(
-        context.collection,
-        context.generator,
-        how,
-        seed=context.config.seed,
-        questions=questions,
-        others=[x for row in (context.known_questions or {}).values() for x in row],
+        context.collection, context.generator, how, seed=context.config.seed, questions=questions
     )
     with progress_bar("docid generator", how.steps, show=context.progress) as update:
         made.fit(context.folder / "generator", resume=context.resume, progress=update)

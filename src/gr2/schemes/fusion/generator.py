@@ -80,7 +80,6 @@ class DocidGenerator:
         *,
         seed: int = 0,
         questions: Mapping[str, Sequence[str]] | None = None,
-        others: Sequence[str] | None = None,
     ) -> "DocidGenerator":
         """A generator with the pairs of a collection, and maybe with more questions, ready to `fit`."""
         pairs = pairs_of(
@@ -89,10 +88,7 @@ class DocidGenerator:
         texts = [document.contents for document in collection.documents]
         if questions:
             pairs = pairs.with_questions(collection, questions)
-        if config.all_questions:
-            known = collection.split("train") if "train" in collection.qrels else {}
-            pairs = pairs.with_others([*(collection.queries[q] for q in known), *(others or ())])
-        writer = cls.fresh(backbone, [*texts, *pairs.queries, *pairs.others], config, seed=seed)
+        writer = cls.fresh(backbone, [*texts, *pairs.queries], config, seed=seed)
         writer.pairs = pairs
         writer.about = {"collection": collection.fingerprint, "generator": Path(backbone).name}
         return writer
@@ -154,11 +150,10 @@ class DocidGenerator:
         return sum(each) / len(rows.docnos)
 
     def _rows(self, pairs: Pairs) -> PairRows:
-        queries = [*pairs.queries, *pairs.others]
         return PairRows(
             self._read(pairs.documents),
-            self._read(queries),
-            [self.compact(row) for row in self._plain(queries)],
+            self._read(pairs.queries),
+            [self.compact(row) for row in self._plain(pairs.queries)],
             pairs.docnos,
         )
 

@@ -92,20 +92,6 @@ class Fusion(nn.Module):
             found.append((states, mask))
         return torch.cat([states for states, _ in found], 1), torch.cat([mask for _, mask in found], 1)
 
-    def moved(self, z: Tensor | None) -> Tensor | None:
-        """In training, latent vectors [B, Z] moved by the training radius in random directions."""
-        radius = self.config.training_radius
-        if z is None or not radius or not self.training:
-            return z
-        return latent.on_sphere(z, torch.randn_like(z), radius)
-
-    def seen(self, mask: Tensor) -> Tensor:
-        """In training, the mask [B, S] of the documents' states with some documents hidden as a whole."""
-        share = self.config.hidden if self.config.regularised and self.training else 0.0
-        if not share:
-            return mask
-        return mask * (torch.rand(len(mask), 1, device=mask.device) >= share)
-
     def log_likelihood(self, memory: tuple[Tensor, Tensor], targets: Tensor, real: Tensor) -> Tensor:
         """The log-likelihood [B] of targets [B, T] that include END, given what the decoder attends to."""
         reads = torch.cat([torch.full_like(targets[:, :1], START), targets[:, :-1]], 1)
@@ -147,17 +133,14 @@ class Fusion(nn.Module):
 
 @dataclass(frozen=True)
 class PairBatch:
-    """Pairs of documents and queries; targets are the queries in the decoder's own vocabulary.
-
-    There may be further queries behind those of the pairs, which the autoencoder alone learns to write.
-    """
+    """Pairs of documents and queries; targets are the queries in the decoder's own vocabulary."""
 
     documents: Tensor  # [B, S]
     document_mask: Tensor  # [B, S]
-    queries: Tensor  # [B + X, S]
-    query_mask: Tensor  # [B + X, S]
-    targets: Tensor  # [B + X, T] with END, then padded with 0
-    real: Tensor  # [B + X, T] False at padding
+    queries: Tensor  # [B, S]
+    query_mask: Tensor  # [B, S]
+    targets: Tensor  # [B, T] with END, then padded with 0
+    real: Tensor  # [B, T] False at padding
 
     @property
     def examples(self) -> int:
@@ -167,25 +150,23 @@ class PairBatch:
     @property
     def sizes(self) -> dict[str, int]:
         """The number of examples of each term of the loss."""
-        return {"generator": self.examples, "autoencoder": len(self.queries)}
+        return {"generator": self.examples, "autoencoder": self.examples}
 
     def parts(self, count: int) -> list["PairBatch"]:
         """The pairs in at most so many parts, in order, each padded to its own longest texts."""
-        rows = torch.arange(len(self.queries), device=self.queries.device)
-        own, others = rows[: self.examples], rows[self.examples :]
-        parts = zip(own.tensor_split(count), others.tensor_split(count), strict=True)
-        return [self._part(own, torch.cat([own, others])) for own, others in parts if len(own)]
+        rows = torch.arange(self.examples, device=self.documents.device).tensor_split(count)
+        return [self._part(some) for some in rows if len(some)]
 
-    def _part(self, rows: Tensor, queries: Tensor) -> "PairBatch":
-        document = int(self.document_mask[rows].sum(1).max())
-        query, target = (int(mask[queries].sum(1).max()) for mask in (self.query_mask, self.real))
+    def _part(self, rows: Tensor) -> "PairBatch":
+        masks = (self.document_mask, self.query_mask, self.real)
+        document, query, target = (int(mask[rows].sum(1).max()) for mask in masks)
         return PairBatch(
             self.documents[rows, :document],
             self.document_mask[rows, :document],
-            self.queries[queries, :query],
-            self.query_mask[queries, :query],
-            self.targets[queries, :target],
-            self.real[queries, :target],
+            self.queries[rows, :query],
+            self.query_mask[rows, :query],
+            self.targets[rows, :target],
+            self.real[rows, :target],
         )
 
 
@@ -207,16 +188,15 @@ class FusionObjective:
 
     def each(self, fusion: Fusion, batch: PairBatch) -> Each:
         """L_MLE of both models for each pair [B], and the latent vectors e_d and e_q [B, Z]."""
-        own = batch.examples
         states, e_d = fusion.read_documents(batch.documents, batch.document_mask)
-        memory = fusion.memory(fusion.moved(e_d), states, fusion.seen(batch.document_mask))
-        terms = {"generator": -fusion.log_likelihood(memory, batch.targets[:own], batch.real[:own])}
+        memory = fusion.memory(e_d, states, batch.document_mask)
+        terms = {"generator": -fusion.log_likelihood(memory, batch.targets, batch.real)}
         if e_d is None:
             return Each(terms)
         e_q = fusion.read_queries(batch.queries, batch.query_mask)
-        slots = fusion.memory(fusion.moved(e_q), None, None)
-        terms["autoencoder"] = -fusion.log_likelihood(slots, batch.targets, batch.real)
-        return Each(terms, (e_d, e_q[:own]))
+        own = fusion.memory(e_q, None, None)
+        terms["autoencoder"] = -fusion.log_likelihood(own, batch.targets, batch.real)
+        return Each(terms, (e_d, e_q))
 
     def across(self, batch: PairBatch, representations: Sequence[Tensor]) -> dict[str, Tensor]:
         """L_Rel and L_Div, from e_d and e_q [B, Z]."""

@@ -8,8 +8,8 @@ Shapes: see `network`.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from hashlib import blake2b
 
 import numpy as np
@@ -34,8 +34,6 @@ class Pairs:
     queries: list[str]
     targets: str
     """What the queries are: `queries`, or `titles and leading sentences`."""
-    others: tuple[str, ...] = ()
-    """Further queries, of no document in particular, which the autoencoder alone learns to write."""
 
     def __len__(self) -> int:
         """Number of pairs."""
@@ -58,12 +56,7 @@ class Pairs:
             self.documents + documents,
             self.queries + queries,
             f"{self.targets} and own questions",
-            self.others,
         )
-
-    def with_others(self, queries: Iterable[str]) -> "Pairs":
-        """These pairs, and those of the queries that are in none of them for the autoencoder alone."""
-        return replace(self, others=tuple(sorted(set(queries) - set(self.queries))))
 
     def parted(self, share: float = 0.05, *, most: int = 200) -> tuple["Pairs", "Pairs"]:
         """Training pairs, and held-out pairs of at most `most` documents, drawn by a hash of the docno."""
@@ -75,14 +68,14 @@ class Pairs:
         held = {i for i, docno in enumerate(self.docnos) if docno in kept}
         if len(held) == len(self):
             held = set()
-        return self._only(set(range(len(self))) - held), replace(self._only(held), others=())
+        return self._only(set(range(len(self))) - held), self._only(held)
 
     def _only(self, rows: set[int]) -> "Pairs":
         kept = sorted(rows)
         docnos, documents, queries = (
             [column[i] for i in kept] for column in (self.docnos, self.documents, self.queries)
         )
-        return Pairs(docnos, documents, queries, self.targets, self.others)
+        return Pairs(docnos, documents, queries, self.targets)
 
 
 def pairs_of(
@@ -181,12 +174,10 @@ class PairRows:
     """The queries in the decoder's own vocabulary, without END."""
     docnos: Sequence[str]
 
-    def batch(self, rows: Sequence[int], more: Sequence[int] = ()) -> PairBatch:
-        """These pairs as a padded batch, and the queries of further rows, which may have no document."""
-        both = [*rows, *more]
-        documents = padded([self.documents[i] for i in rows])
-        queries = padded([self.queries[i] for i in both])
-        return PairBatch(*documents, *queries, *with_end([self.targets[i] for i in both]))
+    def batch(self, rows: Sequence[int]) -> PairBatch:
+        """These pairs as a padded batch."""
+        documents, queries = (padded([column[i] for i in rows]) for column in (self.documents, self.queries))
+        return PairBatch(*documents, *queries, *with_end([self.targets[i] for i in rows]))
 
 
 class PairBatches:
@@ -198,9 +189,8 @@ class PairBatches:
     rank, ranks = 0, 1
 
     def __init__(self, rows: PairRows, size: int, *, seed: int = 0) -> None:
-        """Batches of `size` pairs, or of all if there are fewer; queries without a document join them."""
+        """Batches of `size` pairs, or of all if there are fewer."""
         self.rows, self.size, self.seed = rows, size, seed
-        self._more = range(len(rows.docnos), len(rows.queries))
         self._epoch, self._orders = -1, list[list[int]]()
 
     def __getitem__(self, step: int) -> PairBatch:
@@ -209,14 +199,7 @@ class PairBatches:
         epoch, place = divmod(step, per_epoch)
         if epoch != self._epoch:
             self._epoch, self._orders = epoch, self._order(epoch, per_epoch)
-        return self.rows.batch(self._orders[place], self._others(step))
-
-    def _others(self, step: int) -> list[int]:
-        """As many queries without a document as there are pairs, drawn by step."""
-        if not self._more:
-            return []
-        drawn = np.random.default_rng([self.seed, 13, step]).choice(len(self._more), self.size)
-        return [self._more[i] for i in drawn.tolist()]
+        return self.rows.batch(self._orders[place])
 
     def _order(self, epoch: int, per_epoch: int) -> list[list[int]]:
         """An epoch's batches: a row goes to the first one with room and without its document or query."""
