@@ -48,10 +48,11 @@ CODES = {"rq": 8}
 """Codes of a docid where it is not the default."""
 LEAD = 128
 """Leading tokens of a document from which codes are made."""
-RADII = (0.0, 1.0, 2.0, 3.0)
+RADII = (0.0, 2.0, 3.0, 4.0)
 CHANGES: Mapping[str, Mapping[str, Any]] = {
     "none": {},
-    "wider": {"fusion.width": 128, "fusion.slots": 8},
+    "narrower": {"fusion.width": 64, "fusion.slots": 4},
+    "wider": {"fusion.width": 256, "fusion.slots": 16},
 }
 """Changes of the generator that are tried one at a time."""
 

@@ -15,9 +15,9 @@ class FusionConfig:
 
     regularised: bool = True
     """Train with the latent space; without it, this is the plain generator of the scheme `query` (−RF)."""
-    width: int = 64
+    width: int = 128
     """Z, dimensions of the latent space."""
-    slots: int = 4
+    slots: int = 8
     """M, memory slots through which the decoder attends to the latent vector."""
     latent_only: bool = False
     """Let the generator's decoder attend to the slots only, as the autoencoder's does."""
