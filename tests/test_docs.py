@@ -55,6 +55,34 @@ def test_the_table_of_mutants_is_that_of_the_last_run():
     assert shown == wanted
 
 
+SCHEMES = {"fusion": "fusion 0", "query (−RF)": "query 0", "fusion's words, rarest first": "rarest"}
+
+
+def test_the_table_of_docids_is_that_of_the_last_run():
+    path = ROOT / "docs" / "results" / "docids.json"
+    found = json.loads(path.read_text(encoding="utf-8"))
+    text = (ROOT / "docs" / "docids.md").read_text(encoding="utf-8")
+    health, checked = {}, 0
+    for name, unique, second, numbers, mrr, bits, tokens, size, _ in cells(
+        text.split("### Are fusion's docids")[1].split("**Yes")[0]
+    ):
+        if name.startswith("**"):
+            health = found[name.split("**")[1]]["health"]
+        elif not set(name) <= set("-:"):
+            one = health[SCHEMES.get(name, name)]
+            shown = [f"{one['depths'][1]['bits']:.1f}", f"{one['to_unique']['mean']:.1f}"]
+            shown.append(f"{one['bytes'] + (one['word_bytes'] or 0):.0f}")
+            assert [bits, tokens, size] == shown, name
+            if mrr != "–":
+                assert mrr == f"{one['retrieval']['mrr']:.3f}".removeprefix("0"), name
+            if unique != "–":
+                counts = [f"{one['clashes'][kind]:,}" for kind in ("rank 2", "numbered")]
+                share = one["unique"] / sum(one["clashes"].values())
+                assert [unique, second, numbers] == [f"{share:.1%}".replace("%", " %"), *counts], name
+            checked += 1
+    assert checked == sum(len(each["health"]) for each in found.values())
+
+
 def lines_of(folder: Path) -> int:
     """The lines of a folder; of a package's tests also those in a file of its name."""
     paths = [*folder.rglob("*.py"), *folder.parent.glob(f"test_{folder.name}.py")]
