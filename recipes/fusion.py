@@ -48,7 +48,7 @@ CODES = {"rq": 8}
 """Codes of a docid where it is not the default."""
 LEAD = 128
 """Leading tokens of a document from which codes are made."""
-RADII = (0.0, 2.0, 3.0, 4.0)
+RADII = (0.0, 1.0, 2.0, 3.0)
 CHANGES: Mapping[str, Mapping[str, Any]] = {
     "none": {},
     "narrower": {"fusion.width": 64, "fusion.slots": 4},
@@ -127,7 +127,7 @@ def context(
 
 def slots(options: argparse.Namespace, path: str, change: str) -> dict[str, Any]:
     """What fusion with a change writes for a sample, by what its decoder sees, and at each radius; kept."""
-    kept = options.out / f"{Path(path).name}.slots.{change.replace(' ', '-')}.json"
+    kept = slots_file(options, path, change)
     if not kept.exists():
         begun = time.process_time()
         how = context(options, path, "fusion", known=questions(options, path), change=change)
@@ -149,6 +149,11 @@ def slots(options: argparse.Namespace, path: str, change: str) -> dict[str, Any]
         loss = generator.dev_loss(generator.parted()[1])
         write_json(kept, {"cpu_seconds": trained, "loss": loss, "views": rows})
     return read_json(kept, dict[str, Any])
+
+
+def slots_file(options: argparse.Namespace, path: str, change: str) -> Path:
+    """Where the figures of `slots` are kept."""
+    return Path(options.out / f"{Path(path).name}.slots.{change}.json")
 
 
 def by_likelihood(generator: DocidGenerator) -> DocidGenerator:
@@ -244,7 +249,7 @@ def report(options: argparse.Namespace, path: str) -> dict[str, Any]:
                 draw_radii(rows, options.docs / "plots" / f"radii-{name}.svg")
     if options.docs:
         draw_healths(healths, options.docs / "plots" / f"docids-{name}.svg")
-    changes = [c for c in CHANGES if (options.out / f"{name}.slots.{c.replace(' ', '-')}.json").exists()]
+    changes = [change for change in CHANGES if slots_file(options, path, change).exists()]
     if changes:
         options.changes = changes
         print(slots_table(options, path), "\n")
